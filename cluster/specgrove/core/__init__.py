@@ -1,0 +1,1 @@
+"""Values without torch or I/O: what crosses module borders."""

@@ -1,0 +1,36 @@
+"""Growth: one tree on its way, as a state machine. The propose loop runs the model; a growth decides what to run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from specgrove.core.tree import TokenTree
+
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    """The best continuations of one node, best first: token ids and their noised scores."""
+
+    tokens: Sequence[int]
+    scores: Sequence[float]
+
+
+class Growth(Protocol):
+    """Grow a tree level by level: run the frontier through the draft, give back its children, until done."""
+
+    tokens: list[int]
+    parents: list[int]
+    frontier: list[int]
+    """Nodes whose children are asked for next, in node order; [-1] is the root. Empty when the tree is done."""
+
+    @property
+    def width(self) -> int:
+        """How many children of each frontier node are needed."""
+
+    def extend(self, children: Sequence[Children]) -> None:
+        """Take the children of every frontier node, in the frontier's order. Changes tokens, parents, frontier."""
+
+    def tree(self) -> TokenTree:
+        """The tree as grown so far."""
