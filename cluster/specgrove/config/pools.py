@@ -1,0 +1,211 @@
+"""Models, and the pools of replicas that serve or draft for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from specgrove.config.strict import Strict, refuse
+
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+Count = Annotated[int, Field(ge=1)]
+
+
+def _strings(value: Any) -> Any:
+    """One string stands for a list of one."""
+    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+
+
+def _sequence(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+Strings = Annotated[tuple[str, ...], BeforeValidator(_strings)]
+Counts = Annotated[tuple[Count, ...], BeforeValidator(_sequence)]
+
+
+class ModelConfig(Strict):
+    """One model, named once; pools refer to it by that name."""
+
+    source: str
+    """Bundled name (`grove-large`), local directory or hub id."""
+    revision: str | None = None
+    """Hub revision; None: the default branch."""
+    dtype: Dtype = "auto"
+    """Number format of weights and cache; `auto`: as the weights are stored."""
+    trust_remote_code: bool = False
+    """Run Python code that comes with the model."""
+
+
+class ResourceConfig(Strict):
+    """What Ray must set aside on a node for one replica. Distinct custom resources put pools on distinct nodes."""
+
+    num_cpus: Annotated[float, Field(ge=0)] = 1.0
+    """Logical CPUs; bookkeeping of Ray's, not a limit (see `threads`)."""
+    num_gpus: Annotated[float, Field(ge=0)] | None = None
+    """None: one for a pool whose device is cuda, none otherwise."""
+    custom: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    """Custom resources that a node must have, by name."""
+
+
+class SpeculativeConfig(Strict):
+    """How a target pool's sessions are drafted for, in vLLM's keys where it has one."""
+
+    refused: ClassVar[Mapping[str, str]] = {
+        "prompt_lookup_min": "drafting by prompt lookup is not supported yet; remove it, or draft with a model",
+        "prompt_lookup_max": "drafting by prompt lookup is not supported yet; remove it, or draft with a model",
+        "draft_tensor_parallel_size": "a draft replica is one device; remove it",
+        "disable_by_batch_size": "not supported yet; remove it, or set speculative_config: null for plain decoding",
+        "quantization": "quantized drafts are not supported yet; remove it and set the draft pool's dtype",
+        "max_model_len": "set max_model_len of the draft pool instead",
+        "revision": "set the revision under models instead",
+    }
+
+    method: Literal["tree", "chain", "draft_model"] | None = None
+    """`tree`, or `chain` (vLLM's `draft_model` is another name for it). None: `chain` when num_speculative_tokens is
+    set, else `tree`."""
+    model: str | None = None
+    """Model that must do the drafting: a name under `models` that some draft pool has loaded."""
+    num_speculative_tokens: Annotated[int, Field(ge=1, le=64)] | None = None
+    """Length of the chain."""
+    branching: Counts | None = None
+    """Children per node at each depth of the tree."""
+    max_nodes: Annotated[int, Field(ge=1, le=512)] | None = None
+    """Most nodes of one tree; None: as many as the branching makes."""
+    draft_pool: Strings = ()
+    """Draft pools that may serve this target; empty: every pool with the same vocabulary."""
+
+    @field_validator("method", mode="before")
+    @classmethod
+    def _known_method(cls, method: Any) -> Any:
+        if method in ("ngram", "[ngram]"):
+            raise refuse("", "ngram is not supported yet; use tree or chain with a draft pool")
+        if method not in (None, "tree", "chain", "draft_model"):
+            raise refuse("", f"{method!r} is not supported; use tree or chain")
+        return method
+
+    @model_validator(mode="after")
+    def _one_shape(self) -> Self:
+        if self.is_chain and self.branching is not None:
+            raise refuse("branching", "a chain has no branching; remove it or set method: tree")
+        if not self.is_chain and self.num_speculative_tokens is not None:
+            raise refuse("num_speculative_tokens", "sets the length of a chain; for a tree set branching and max_nodes")
+        if self.branching is not None and not 1 <= len(self.branching) <= 64:
+            raise refuse("branching", "needs 1 to 64 depths")
+        return self
+
+    @property
+    def is_chain(self) -> bool:
+        """One path instead of a tree."""
+        if self.method is None:
+            return self.num_speculative_tokens is not None
+        return self.method != "tree"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Children per node at each depth."""
+        if self.is_chain:
+            return (1,) * (self.num_speculative_tokens or 4)
+        return self.branching or (3, 1, 1, 1)
+
+    @property
+    def nodes(self) -> int:
+        """Most nodes of one tree."""
+        total, level = 0, 1
+        for children in self.shape:
+            level *= children
+            total += level
+        return min(total, self.max_nodes or 64)
+
+
+class PoolConfig(Strict):
+    """What target and draft pools have in common."""
+
+    refused: ClassVar[Mapping[str, str]] = {
+        "pipeline_parallel_size": "a replica is one device; remove it",
+        "data_parallel_size": "set replicas instead",
+        "num_replicas": "set replicas instead",
+        "quantization": "quantized weights are not supported yet; remove it and set dtype",
+        "gpu_memory_utilization": "set the KV budget with kv_slots or kv_bytes instead",
+        "autoscaling_config": "scaling by load is not supported yet; set replicas",
+        "revision": "set it under models instead",
+        "num_cpus": "set it under resources",
+        "num_gpus": "set it under resources",
+    }
+
+    model: str
+    """Name under `models`."""
+    replicas: Count = 1
+    """Replicas, each with the whole model."""
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")] = "auto"
+    """auto, cpu or cuda; auto: cuda for a replica that was given a GPU, else cpu."""
+    dtype: Dtype | None = None
+    """None: the model's."""
+    threads: Count | None = None
+    """CPU threads of one replica's forward passes; None: torch decides."""
+    kv_slots: Count | None = None
+    """KV budget in tokens; None: derived from memory and context length."""
+    kv_bytes: Count | None = None
+    """KV budget in bytes, instead of kv_slots."""
+    max_model_len: Count | None = None
+    """Longest session in tokens; None: what the model's own configuration says."""
+    resources: ResourceConfig = ResourceConfig()
+    """What Ray sets aside for each replica."""
+    tensor_parallel_size: int = 1
+    """1: a replica is one device."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.tensor_parallel_size != 1:
+            raise refuse("tensor_parallel_size", "only 1 is supported, a replica is one device; pick a smaller model")
+        if self.kv_slots is not None and self.kv_bytes is not None:
+            raise refuse("kv_bytes", "set kv_slots or kv_bytes, not both")
+        return self
+
+    @property
+    def gpus(self) -> float:
+        """GPUs of one replica."""
+        if self.resources.num_gpus is not None:
+            return self.resources.num_gpus
+        return 1.0 if self.device.startswith("cuda") else 0.0
+
+    @property
+    def torch_device(self) -> str:
+        """The device name for torch."""
+        if self.device == "auto":
+            return "cuda" if self.gpus else "cpu"
+        return self.device
+
+
+class TargetConfig(PoolConfig):
+    """A pool of target replicas: they own sessions and answer requests."""
+
+    served_model_name: Strings = ()
+    """Names under which clients ask for it; empty: the model's name."""
+    max_num_seqs: Count = 64
+    """Most choices decoded together on one replica; more wait."""
+    max_num_batched_tokens: Count = 2048
+    """Most tokens of one step: prefill chunks, trees and single tokens together."""
+    speculative_config: SpeculativeConfig | None = SpeculativeConfig()
+    """How to draft for it; null: plain decoding."""
+
+    @property
+    def served_names(self) -> tuple[str, ...]:
+        """Names under which clients ask for it."""
+        return self.served_model_name or (self.model,)
+
+
+class DraftConfig(PoolConfig):
+    """A pool of draft replicas: each guesses ahead for all targets that it may serve."""
+
+    targets: Strings = ()
+    """Target pools it may serve; empty: all with the same vocabulary."""
+    max_num_seqs: Count = 256
+    """Most sessions drafted together."""
+
+
+POOL_NAME = re.compile(r"^[a-z0-9]([a-z0-9_-]{0,40}[a-z0-9])?$")
+"""Pool names become deployment names (`target-<pool>`)."""

@@ -1,0 +1,1 @@
+"""Which, as pure decisions: no clock, no socket, no random source."""

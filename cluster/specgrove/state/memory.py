@@ -1,0 +1,52 @@
+"""The embedded backend: plain values in one process (a named Ray actor wraps it, see actors/registry.py)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from specgrove.core.cards import Load, ReplicaCard
+from specgrove.state.store import Announcement, Snapshot
+
+
+class MemoryStore:
+    """StateStore in a dictionary. Never blocks; its methods are async because the contract is."""
+
+    def __init__(self) -> None:
+        self._replicas: dict[str, Announcement] = {}
+        self._version = 0
+
+    async def register(self, card: ReplicaCard, load: Load, *, lease_s: float, now: float) -> None:
+        """See StateStore."""
+        self._expire(now)
+        known = self._replicas.get(card.replica)
+        since = known.registered_at if known else now
+        if known is None or known.card != card or known.load.draining != load.draining:
+            self._version += 1
+        self._replicas[card.replica] = Announcement(card=card, load=load, registered_at=since, expires_at=now + lease_s)
+
+    async def heartbeat(self, replica: str, load: Load, *, lease_s: float, now: float) -> bool:
+        """See StateStore."""
+        self._expire(now)
+        known = self._replicas.get(replica)
+        if known is None:
+            return False
+        if known.load.draining != load.draining:
+            self._version += 1
+        self._replicas[replica] = replace(known, load=load, expires_at=now + lease_s)
+        return True
+
+    async def remove(self, replica: str, *, now: float) -> None:
+        """See StateStore."""
+        self._expire(now)
+        if self._replicas.pop(replica, None) is not None:
+            self._version += 1
+
+    async def snapshot(self, *, now: float) -> Snapshot:
+        """See StateStore."""
+        self._expire(now)
+        return Snapshot(version=self._version, replicas=tuple(self._replicas[name] for name in sorted(self._replicas)))
+
+    def _expire(self, now: float) -> None:
+        for name in [name for name, known in self._replicas.items() if known.expires_at <= now]:
+            del self._replicas[name]
+            self._version += 1
