@@ -1,0 +1,166 @@
+"""Every metric with its question. vLLM's names where vLLM has the metric, `specgrove:` for ours.
+
+All series carry model_name and replica besides the labels given here.
+"""
+
+from __future__ import annotations
+
+from specgrove.telemetry.tally import Spec
+
+LATENCY_S = (.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1., 2.5, 5., 10., 30., 60., 300.)  # fmt: skip
+"""Bounds for waits that a person notices, in seconds."""
+PART_S = (.0001, .00025, .0005, .001, .002, .003, .005, .01, .02, .05, .1, .25, .5, 1., 2.5)  # fmt: skip
+"""Bounds for parts of a round, in seconds."""
+
+# What a target replica counts.
+
+NUM_DRAFTS = Spec(
+    name="vllm:spec_decode_num_drafts", kind="counter",
+    text="Rounds that carried a drafted tree.",
+    ask="accepted draft tokens per drafted round = rate(vllm:spec_decode_num_accepted_tokens_total[w])"
+        " / rate(vllm:spec_decode_num_drafts_total[w])",
+)  # fmt: skip
+NUM_DRAFT_TOKENS = Spec(
+    name="vllm:spec_decode_num_draft_tokens", kind="counter",
+    text="Drafted tokens that a target checked (nodes of trees).",
+    ask="share of drafted nodes that is kept = rate(vllm:spec_decode_num_accepted_tokens_total[w])"
+        " / rate(vllm:spec_decode_num_draft_tokens_total[w])",
+)  # fmt: skip
+NUM_ACCEPTED_TOKENS = Spec(
+    name="vllm:spec_decode_num_accepted_tokens", kind="counter",
+    text="Drafted tokens that the target's own draw followed.",
+    ask="share of output that was drafted = rate(vllm:spec_decode_num_accepted_tokens_total[w])"
+        " / rate(vllm:generation_tokens_total[w])",
+)  # fmt: skip
+ACCEPTED_PER_POS = Spec(
+    name="vllm:spec_decode_num_accepted_tokens_per_pos", kind="counter", labels=("position",),
+    text="Drafted rounds that were followed past this depth; position 0 is the first level.",
+    ask="acceptance by depth = rate(vllm:spec_decode_num_accepted_tokens_per_pos_total[w])"
+        " / ignoring(position) group_left rate(vllm:spec_decode_num_drafts_total[w])",
+)  # fmt: skip
+FIRST_TOKEN = Spec(
+    name="vllm:time_to_first_token_seconds", kind="histogram", buckets=LATENCY_S,
+    text="From the arrival of a request to its first token.",
+    ask="95th percentile = histogram_quantile(0.95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket[w])))",
+)  # fmt: skip
+INTER_TOKEN = Spec(
+    name="vllm:inter_token_latency_seconds", kind="histogram", buckets=LATENCY_S,
+    text="Time between two commits of one choice, whatever number of tokens they carry.",
+    ask="median gap a reader sees = histogram_quantile(0.5, sum by (le)"
+        " (rate(vllm:inter_token_latency_seconds_bucket[w])))",
+)  # fmt: skip
+E2E = Spec(
+    name="vllm:e2e_request_latency_seconds", kind="histogram", buckets=LATENCY_S,
+    text="From the arrival of a request to its end.",
+    ask="mean = rate(vllm:e2e_request_latency_seconds_sum[w]) / rate(vllm:e2e_request_latency_seconds_count[w])",
+)  # fmt: skip
+RUNNING = Spec(
+    name="vllm:num_requests_running", kind="gauge",
+    text="Requests that are being decoded.",
+    ask="load by replica = vllm:num_requests_running",
+)  # fmt: skip
+WAITING = Spec(
+    name="vllm:num_requests_waiting", kind="gauge",
+    text="Requests that wait for a place.",
+    ask="too few replicas? = avg_over_time(vllm:num_requests_waiting[w]) > 0",
+)  # fmt: skip
+KV_USAGE = Spec(
+    name="vllm:kv_cache_usage_perc", kind="gauge",
+    text="Share of KV slots that live sessions hold; 1 is all.",
+    ask="close to refusing requests? = vllm:kv_cache_usage_perc > 0.9",
+)  # fmt: skip
+PROMPT_TOKENS = Spec(
+    name="vllm:prompt_tokens", kind="counter",
+    text="Prompt tokens of accepted requests, cached ones included.",
+    ask="prompt tokens per second = rate(vllm:prompt_tokens_total[w])",
+)  # fmt: skip
+GENERATION_TOKENS = Spec(
+    name="vllm:generation_tokens", kind="counter",
+    text="Tokens committed.",
+    ask="tokens per second = rate(vllm:generation_tokens_total[w])",
+)  # fmt: skip
+PREFIX_QUERIES = Spec(
+    name="vllm:prefix_cache_queries", kind="counter",
+    text="Prompt tokens looked up in the prefix cache.",
+    ask="hit rate = rate(vllm:prefix_cache_hits_total[w]) / rate(vllm:prefix_cache_queries_total[w])",
+)  # fmt: skip
+PREFIX_HITS = Spec(
+    name="vllm:prefix_cache_hits", kind="counter",
+    text="Prompt tokens whose KV was found in the prefix cache.",
+    ask="prompt tokens per second not computed again = rate(vllm:prefix_cache_hits_total[w])",
+)  # fmt: skip
+SUCCESS = Spec(
+    name="vllm:request_success", kind="counter", labels=("finished_reason",),
+    text="Finished requests by reason: stop, length, abort (the client went away) or error.",
+    ask="share of failures = sum(rate(vllm:request_success_total{finished_reason=\"error\"}[w]))"
+        " / sum(rate(vllm:request_success_total[w]))",
+)  # fmt: skip
+ROUNDS = Spec(
+    name="specgrove:rounds", kind="counter",
+    text="Target steps that emitted tokens of a choice, with or without a tree.",
+    ask="tokens per round (the speed-up in steps) = rate(vllm:generation_tokens_total[w])"
+        " / rate(specgrove:rounds_total[w])",
+)  # fmt: skip
+STALE_TREES = Spec(
+    name="specgrove:stale_trees", kind="counter",
+    text="Trees that came after the session had left them.",
+    ask="share of drafting that is wasted = rate(specgrove:stale_trees_total[w])"
+        " / (rate(specgrove:stale_trees_total[w]) + rate(vllm:spec_decode_num_drafts_total[w]))",
+)  # fmt: skip
+REFUSED_TREES = Spec(
+    name="specgrove:refused_trees", kind="counter", labels=("reason",),
+    text="Trees that were not let near the model, by reason.",
+    ask="is a draft hostile or broken? = sum by (reason) (increase(specgrove:refused_trees_total[w])) > 0",
+)  # fmt: skip
+TREE_WAIT = Spec(
+    name="specgrove:tree_wait_seconds", kind="histogram", buckets=PART_S,
+    text="Time a session sat ready without its tree before a step took it along.",
+    ask="time lost on drafts = rate(specgrove:tree_wait_seconds_sum[w]) / rate(specgrove:rounds_total[w])",
+)  # fmt: skip
+ROUND_PART = Spec(
+    name="specgrove:round_part_seconds", kind="histogram", labels=("part",), buckets=PART_S,
+    text="Parts of a round that carried a tree: draft and verify (forward passes), rest (everything else).",
+    ask="median overhead = histogram_quantile(0.5, sum by (le)"
+        " (rate(specgrove:round_part_seconds_bucket{part=\"rest\"}[w])))",
+)  # fmt: skip
+LIVE_DRAFTS = Spec(
+    name="specgrove:live_drafts", kind="gauge",
+    text="Drafts connected to this target.",
+    ask="decoding plainly for want of drafts? = specgrove:live_drafts == 0",
+)  # fmt: skip
+
+TARGET = (
+    NUM_DRAFTS, NUM_DRAFT_TOKENS, NUM_ACCEPTED_TOKENS, ACCEPTED_PER_POS, FIRST_TOKEN, INTER_TOKEN, E2E, RUNNING,
+    WAITING, KV_USAGE, PROMPT_TOKENS, GENERATION_TOKENS, PREFIX_QUERIES, PREFIX_HITS, SUCCESS, ROUNDS, STALE_TREES,
+    REFUSED_TREES, TREE_WAIT, ROUND_PART, LIVE_DRAFTS,
+)  # fmt: skip
+
+# What a draft replica counts.
+
+PROPOSED_TREES = Spec(
+    name="specgrove:proposed_trees", kind="counter",
+    text="Trees this draft sent.",
+    ask="trees per second = rate(specgrove:proposed_trees_total[w])",
+)  # fmt: skip
+PROPOSED_NODES = Spec(
+    name="specgrove:proposed_nodes", kind="counter",
+    text="Nodes of the trees this draft sent.",
+    ask="nodes per tree = rate(specgrove:proposed_nodes_total[w]) / rate(specgrove:proposed_trees_total[w])",
+)  # fmt: skip
+PROPOSE = Spec(
+    name="specgrove:propose_seconds", kind="histogram", buckets=PART_S,
+    text="Forward time of one tree in this draft.",
+    ask="mean = rate(specgrove:propose_seconds_sum[w]) / rate(specgrove:propose_seconds_count[w])",
+)  # fmt: skip
+PROPOSE_QUEUE = Spec(
+    name="specgrove:propose_queue_seconds", kind="histogram", buckets=PART_S,
+    text="From the arrival of a commit to the first forward pass for it.",
+    ask="too few drafts? = histogram_quantile(0.95, sum by (le) (rate(specgrove:propose_queue_seconds_bucket[w])))",
+)  # fmt: skip
+DRAFT_SESSIONS = Spec(
+    name="specgrove:draft_sessions", kind="gauge",
+    text="Sessions this draft serves.",
+    ask="load by draft = specgrove:draft_sessions",
+)  # fmt: skip
+
+DRAFT = (PROPOSED_TREES, PROPOSED_NODES, PROPOSE, PROPOSE_QUEUE, DRAFT_SESSIONS, KV_USAGE)
