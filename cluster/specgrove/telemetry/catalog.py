@@ -11,6 +11,8 @@ LATENCY_S = (.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1., 2.5, 5., 10., 3
 """Bounds for waits that a person notices, in seconds."""
 PART_S = (.0001, .00025, .0005, .001, .002, .003, .005, .01, .02, .05, .1, .25, .5, 1., 2.5)  # fmt: skip
 """Bounds for parts of a round, in seconds."""
+LENGTHS = (1., 2., 5., 10., 20., 50., 100., 200., 500., 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5)  # fmt: skip
+"""Bounds for lengths, in tokens."""
 
 # What a target replica counts.
 
@@ -91,7 +93,7 @@ PREFIX_HITS = Spec(
 )  # fmt: skip
 SUCCESS = Spec(
     name="vllm:request_success", kind="counter", labels=("finished_reason",),
-    text="Finished requests by reason: stop, length, abort (the client went away) or error.",
+    text="Finished choices by reason: stop, length, abort (the client went away) or error.",
     ask="share of failures = sum(rate(vllm:request_success_total{finished_reason=\"error\"}[w]))"
         " / sum(rate(vllm:request_success_total[w]))",
 )  # fmt: skip
@@ -114,14 +116,44 @@ REFUSED_TREES = Spec(
 )  # fmt: skip
 TREE_WAIT = Spec(
     name="specgrove:tree_wait_seconds", kind="histogram", buckets=PART_S,
-    text="Time a session sat ready without its tree before a step took it along.",
+    text="Time a session sat ready before its tree came.",
     ask="time lost on drafts = rate(specgrove:tree_wait_seconds_sum[w]) / rate(specgrove:rounds_total[w])",
 )  # fmt: skip
-ROUND_PART = Spec(
-    name="specgrove:round_part_seconds", kind="histogram", labels=("part",), buckets=PART_S,
-    text="Parts of a round that carried a tree: draft and verify (forward passes), rest (everything else).",
-    ask="median overhead = histogram_quantile(0.5, sum by (le)"
-        " (rate(specgrove:round_part_seconds_bucket{part=\"rest\"}[w])))",
+ROUND_REST = Spec(
+    name="specgrove:round_rest_seconds", kind="histogram", buckets=PART_S,
+    text="Part of a drafted round that was neither draft nor target forward (codec, gRPC, queueing, sampling).",
+    ask="median overhead = histogram_quantile(0.5, sum by (le) (rate(specgrove:round_rest_seconds_bucket[w])))",
+)  # fmt: skip
+STEP_FORWARD = Spec(
+    name="specgrove:step_forward_seconds", kind="histogram", buckets=PART_S,
+    text="Target forward time of one step of the loop.",
+    ask="share of the device thread in the model = rate(specgrove:step_forward_seconds_sum[w])"
+        " / rate(specgrove:step_seconds_sum[w])",
+)  # fmt: skip
+STEP = Spec(
+    name="specgrove:step_seconds", kind="histogram", buckets=PART_S,
+    text="Whole time of one step of the loop.",
+    ask="steps per second = rate(specgrove:step_seconds_count[w])",
+)  # fmt: skip
+STEP_ROWS = Spec(
+    name="specgrove:step_rows", kind="counter",
+    text="Token rows that went through the target (prefill chunks, trees and single tokens).",
+    ask="rows per step = rate(specgrove:step_rows_total[w]) / rate(specgrove:step_seconds_count[w])",
+)  # fmt: skip
+STEP_SESSIONS = Spec(
+    name="specgrove:step_sessions", kind="counter",
+    text="Sessions that took part in steps, counted once a step.",
+    ask="sessions per step = rate(specgrove:step_sessions_total[w]) / rate(specgrove:step_seconds_count[w])",
+)  # fmt: skip
+REQUEST_PROMPT = Spec(
+    name="vllm:request_prompt_tokens", kind="histogram", buckets=LENGTHS,
+    text="Prompt tokens of a finished choice.",
+    ask="mean = rate(vllm:request_prompt_tokens_sum[w]) / rate(vllm:request_prompt_tokens_count[w])",
+)  # fmt: skip
+REQUEST_GENERATION = Spec(
+    name="vllm:request_generation_tokens", kind="histogram", buckets=LENGTHS,
+    text="Tokens emitted by a finished choice.",
+    ask="mean = rate(vllm:request_generation_tokens_sum[w]) / rate(vllm:request_generation_tokens_count[w])",
 )  # fmt: skip
 LIVE_DRAFTS = Spec(
     name="specgrove:live_drafts", kind="gauge",
@@ -132,30 +164,36 @@ LIVE_DRAFTS = Spec(
 TARGET = (
     NUM_DRAFTS, NUM_DRAFT_TOKENS, NUM_ACCEPTED_TOKENS, ACCEPTED_PER_POS, FIRST_TOKEN, INTER_TOKEN, E2E, RUNNING,
     WAITING, KV_USAGE, PROMPT_TOKENS, GENERATION_TOKENS, PREFIX_QUERIES, PREFIX_HITS, SUCCESS, ROUNDS, STALE_TREES,
-    REFUSED_TREES, TREE_WAIT, ROUND_PART, LIVE_DRAFTS,
+    REFUSED_TREES, TREE_WAIT, ROUND_REST, STEP_FORWARD, STEP, STEP_ROWS, STEP_SESSIONS, REQUEST_PROMPT,
+    REQUEST_GENERATION, LIVE_DRAFTS,
 )  # fmt: skip
 
 # What a draft replica counts.
 
 PROPOSED_TREES = Spec(
-    name="specgrove:proposed_trees", kind="counter",
-    text="Trees this draft sent.",
-    ask="trees per second = rate(specgrove:proposed_trees_total[w])",
+    name="specgrove:proposed_trees", kind="counter", labels=("target",),
+    text="Trees this draft sent, by target replica.",
+    ask="whom does this draft work for? = sum by (target) (rate(specgrove:proposed_trees_total[w]))",
 )  # fmt: skip
 PROPOSED_NODES = Spec(
-    name="specgrove:proposed_nodes", kind="counter",
-    text="Nodes of the trees this draft sent.",
+    name="specgrove:proposed_nodes", kind="counter", labels=("target",),
+    text="Nodes of the trees this draft sent, by target replica.",
     ask="nodes per tree = rate(specgrove:proposed_nodes_total[w]) / rate(specgrove:proposed_trees_total[w])",
 )  # fmt: skip
 PROPOSE = Spec(
     name="specgrove:propose_seconds", kind="histogram", buckets=PART_S,
-    text="Forward time of one tree in this draft.",
+    text="Forward time that went into one tree.",
     ask="mean = rate(specgrove:propose_seconds_sum[w]) / rate(specgrove:propose_seconds_count[w])",
 )  # fmt: skip
-PROPOSE_QUEUE = Spec(
-    name="specgrove:propose_queue_seconds", kind="histogram", buckets=PART_S,
-    text="From the arrival of a commit to the first forward pass for it.",
-    ask="too few drafts? = histogram_quantile(0.95, sum by (le) (rate(specgrove:propose_queue_seconds_bucket[w])))",
+DRAFT_FORWARD = Spec(
+    name="specgrove:draft_forward_seconds", kind="histogram", buckets=PART_S,
+    text="Time of one forward pass of the draft, shared by all sessions in it.",
+    ask="share of time the draft is busy = rate(specgrove:draft_forward_seconds_sum[w])",
+)  # fmt: skip
+DRAFT_ROWS = Spec(
+    name="specgrove:draft_rows", kind="counter",
+    text="Token rows that went through the draft.",
+    ask="rows per pass = rate(specgrove:draft_rows_total[w]) / rate(specgrove:draft_forward_seconds_count[w])",
 )  # fmt: skip
 DRAFT_SESSIONS = Spec(
     name="specgrove:draft_sessions", kind="gauge",
@@ -163,4 +201,4 @@ DRAFT_SESSIONS = Spec(
     ask="load by draft = specgrove:draft_sessions",
 )  # fmt: skip
 
-DRAFT = (PROPOSED_TREES, PROPOSED_NODES, PROPOSE, PROPOSE_QUEUE, DRAFT_SESSIONS, KV_USAGE)
+DRAFT = (PROPOSED_TREES, PROPOSED_NODES, PROPOSE, DRAFT_FORWARD, DRAFT_ROWS, DRAFT_SESSIONS, KV_USAGE)

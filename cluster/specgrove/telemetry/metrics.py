@@ -12,11 +12,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 
 from specgrove.core.cards import Load
-from specgrove.core.request import FinishReason
 from specgrove.telemetry import catalog
-from specgrove.telemetry.tally import Family, Number, Spec
-
-_VLLM_REASON: dict[FinishReason, str] = {"stop": "stop", "length": "length", "cancelled": "abort", "error": "error"}
+from specgrove.telemetry.tally import Distribution, Family, Number, Spec
 
 
 class ReplicaMetrics:
@@ -42,9 +39,12 @@ class ReplicaMetrics:
     def _number(self, spec: Spec) -> Number:
         return self._families[spec.name].number()
 
+    def _distribution(self, spec: Spec) -> Distribution:
+        return self._families[spec.name].distribution()
+
 
 class Metrics(ReplicaMetrics):
-    """The metrics of one target replica."""
+    """The metrics of one target replica: a core.protocols.TargetObserver."""
 
     def __init__(self, *, model_name: str, replica: str) -> None:
         super().__init__(catalog.TARGET, model_name=model_name, replica=replica)
@@ -58,42 +58,36 @@ class Metrics(ReplicaMetrics):
         self._prompt_tokens = self._number(catalog.PROMPT_TOKENS)
         self._queries = self._number(catalog.PREFIX_QUERIES)
         self._hits = self._number(catalog.PREFIX_HITS)
-        self._running = self._number(catalog.RUNNING)
-        self._waiting = self._number(catalog.WAITING)
-        self._kv_usage = self._number(catalog.KV_USAGE)
-        self._live_drafts = self._number(catalog.LIVE_DRAFTS)
-        self._first_token = self._family(catalog.FIRST_TOKEN).distribution()
-        self._inter_token = self._family(catalog.INTER_TOKEN).distribution()
-        self._e2e = self._family(catalog.E2E).distribution()
-        self._tree_wait = self._family(catalog.TREE_WAIT).distribution()
-        parts = self._family(catalog.ROUND_PART)
-        self._draft_part = parts.distribution("draft")
-        self._verify_part = parts.distribution("verify")
-        self._rest_part = parts.distribution("rest")
-        for reason in _VLLM_REASON.values():  # a rate needs the zero before the first event
+        self._rows = self._number(catalog.STEP_ROWS)
+        self._sessions = self._number(catalog.STEP_SESSIONS)
+        self._forward = self._distribution(catalog.STEP_FORWARD)
+        self._step = self._distribution(catalog.STEP)
+        self._first_token = self._distribution(catalog.FIRST_TOKEN)
+        self._inter_token = self._distribution(catalog.INTER_TOKEN)
+        self._e2e = self._distribution(catalog.E2E)
+        self._tree_wait = self._distribution(catalog.TREE_WAIT)
+        self._rest = self._distribution(catalog.ROUND_REST)
+        self._prompt_lengths = self._distribution(catalog.REQUEST_PROMPT)
+        self._output_lengths = self._distribution(catalog.REQUEST_GENERATION)
+        for gauge in (catalog.RUNNING, catalog.WAITING, catalog.KV_USAGE, catalog.LIVE_DRAFTS):
+            self._number(gauge)
+        for reason in ("stop", "length", "abort", "error"):  # a rate needs the zero before the first event
             self._family(catalog.SUCCESS).number(reason)
 
-    def observe_commit(
-        self,
-        *,
-        emitted: int,
-        drafted: int = 0,
-        accepted: int = 0,
-        gap_s: float | None = None,
-        draft_s: float = 0.0,
-        verify_s: float = 0.0,
-    ) -> None:
-        """One round of one choice.
+    def stepped(self, *, rows: int, sessions: int, forward_s: float, total_s: float) -> None:
+        """One step of the loop; times in seconds."""
+        self._rows.value += rows
+        self._sessions.value += sessions
+        self._forward.observe(forward_s)
+        self._step.observe(total_s)
 
-        emitted: tokens committed.  drafted: nodes of the tree that was checked, 0 for a plain step.  accepted: nodes
-        on the followed path.  gap_s: seconds since the previous commit of this choice, None for the first commit (it
-        counts as time to first token instead).  draft_s, verify_s: forward seconds, as in RoundTrace; what is left of
-        gap_s is the round's rest.
-        """
+    def committed(
+        self, *, drafted: int, accepted: int, emitted: int, waited_s: float, other_s: float | None, gap_s: float
+    ) -> None:
+        """One round of one session, as in TargetObserver."""
         self._rounds.value += 1
         self._tokens.value += emitted
-        if gap_s is not None:
-            self._inter_token.observe(gap_s)
+        self._inter_token.observe(gap_s)
         if not drafted:
             return
         self._drafts.value += 1
@@ -103,71 +97,73 @@ class Metrics(ReplicaMetrics):
             self._add_positions(accepted)
         for position in range(accepted):
             self._positions[position].value += 1
-        self._draft_part.observe(draft_s)
-        self._verify_part.observe(verify_s)
-        if gap_s is not None:
-            self._rest_part.observe(max(0.0, gap_s - draft_s - verify_s))
+        self._tree_wait.observe(waited_s)
+        if other_s is not None:
+            self._rest.observe(other_s)
 
     def _add_positions(self, depth: int) -> None:
         family = self._family(catalog.ACCEPTED_PER_POS)
         for position in range(len(self._positions), depth):
             self._positions.append(family.number(str(position)))
 
-    def prompt_accepted(self, *, tokens: int, cached: int) -> None:
-        """A prompt of `tokens` tokens was taken, `cached` of them found in the prefix cache."""
+    def refused_tree(self, reason: str) -> None:
+        """A tree was dropped; `stale` has a counter of its own, because it is nobody's fault."""
+        if reason == "stale":
+            self._stale.value += 1
+        else:
+            self._family(catalog.REFUSED_TREES).number(reason).value += 1
+
+    def prefilled(self, *, tokens: int, cached: int, ttft_s: float) -> None:
+        """A request got its first token: `tokens` in its prompt, `cached` of them found in the prefix cache."""
         self._prompt_tokens.value += tokens
         self._queries.value += tokens
         self._hits.value += cached
+        self._first_token.observe(ttft_s)
 
-    def first_token(self, seconds: float) -> None:
-        """A request's first token came `seconds` after its arrival."""
-        self._first_token.observe(seconds)
-
-    def request_finished(self, reason: FinishReason, seconds: float) -> None:
-        """A request ended `seconds` after its arrival. `cancelled` is vLLM's `abort`."""
-        self._family(catalog.SUCCESS).number(_VLLM_REASON[reason]).value += 1
-        self._e2e.observe(seconds)
+    def finished(self, reason: str, *, prompt_tokens: int, completion_tokens: int, e2e_s: float) -> None:
+        """A choice ended: stop, length, cancelled (vLLM's `abort`) or error."""
+        self._family(catalog.SUCCESS).number("abort" if reason == "cancelled" else reason).value += 1
+        self._e2e.observe(e2e_s)
+        self._prompt_lengths.observe(prompt_tokens)
+        self._output_lengths.observe(completion_tokens)
 
     def observe_load(self, load: Load) -> None:
-        """The gauges, from what the replica reports with its heartbeat."""
-        self._running.value = load.running
-        self._waiting.value = load.waiting
-        self._kv_usage.value = load.kv_slots_used / load.kv_slots_total if load.kv_slots_total else 0.0
-        self._live_drafts.value = len(load.drafts)
-
-    def stale_tree(self) -> None:
-        """A tree came after its session had left it."""
-        self._stale.value += 1
-
-    def refused_tree(self, reason: str) -> None:
-        """A tree was refused; `reason` is a short fixed word (cycle, duplicate, out_of_range, too_large…)."""
-        self._family(catalog.REFUSED_TREES).number(reason).value += 1
-
-    def tree_waited(self, seconds: float) -> None:
-        """A session sat out steps for `seconds` until its tree came or its patience ended."""
-        self._tree_wait.observe(seconds)
+        """The gauges, from what the replica reports with its heartbeat. May be called from any thread."""
+        self._number(catalog.RUNNING).set(load.running)
+        self._number(catalog.WAITING).set(load.waiting)
+        self._number(catalog.KV_USAGE).set(_share(load))
+        self._number(catalog.LIVE_DRAFTS).set(len(load.drafts))
 
 
 class DraftMetrics(ReplicaMetrics):
-    """The metrics of one draft replica."""
+    """The metrics of one draft replica: a core.protocols.DraftObserver."""
 
     def __init__(self, *, model_name: str, replica: str) -> None:
         super().__init__(catalog.DRAFT, model_name=model_name, replica=replica)
-        self._trees = self._number(catalog.PROPOSED_TREES)
-        self._nodes = self._number(catalog.PROPOSED_NODES)
-        self._propose = self._family(catalog.PROPOSE).distribution()
-        self._queue = self._family(catalog.PROPOSE_QUEUE).distribution()
-        self._sessions = self._number(catalog.DRAFT_SESSIONS)
-        self._kv_usage = self._number(catalog.KV_USAGE)
+        self._rows = self._number(catalog.DRAFT_ROWS)
+        self._forward = self._distribution(catalog.DRAFT_FORWARD)
+        self._propose = self._distribution(catalog.PROPOSE)
+        self._trees = self._family(catalog.PROPOSED_TREES)
+        self._nodes = self._family(catalog.PROPOSED_NODES)
+        for gauge in (catalog.DRAFT_SESSIONS, catalog.KV_USAGE):
+            self._number(gauge)
 
-    def observe_propose(self, *, nodes: int, draft_s: float, queued_s: float) -> None:
-        """One tree was sent; the seconds are those of DraftTree."""
-        self._trees.value += 1
-        self._nodes.value += nodes
-        self._propose.observe(draft_s)
-        self._queue.observe(queued_s)
+    def drafted(self, *, rows: int, seconds: float) -> None:
+        """One forward pass over so many rows."""
+        self._rows.value += rows
+        self._forward.observe(seconds)
+
+    def proposed(self, target: str, *, nodes: int, seconds: float) -> None:
+        """One tree sent to the target replica `target`; `seconds` of forward passes went into it."""
+        self._trees.number(target).value += 1
+        self._nodes.number(target).value += nodes
+        self._propose.observe(seconds)
 
     def observe_load(self, load: Load) -> None:
-        """The gauges; `running` is the number of sessions."""
-        self._sessions.value = load.running
-        self._kv_usage.value = load.kv_slots_used / load.kv_slots_total if load.kv_slots_total else 0.0
+        """The gauges; `running` is the number of sessions. May be called from any thread."""
+        self._number(catalog.DRAFT_SESSIONS).set(load.running)
+        self._number(catalog.KV_USAGE).set(_share(load))
+
+
+def _share(load: Load) -> float:
+    return load.kv_slots_used / load.kv_slots_total if load.kv_slots_total else 0.0
