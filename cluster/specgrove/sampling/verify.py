@@ -1,0 +1,154 @@
+"""The target's own draws, and rule `match` on whole batches of trees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from specgrove.core.tree import ROOT, TokenTree
+from specgrove.sampling import rule_match
+from specgrove.sampling.choose import best, first_max
+from specgrove.sampling.noise import NoiseKey, gumbel, gumbel_shared
+from specgrove.sampling.verdict import Verdict
+from specgrove.sampling.warp import Warp
+
+__all__ = ["RawLogprobs", "Sampler", "Verdict", "VerifyJob", "raw_logprobs", "verify"]
+
+Strategy = Literal["lazy", "fused"]
+
+_AHEAD_VOCAB = 1 << 14
+"""Up to this vocabulary the noise of a whole walk is made in one call: its cost is calls, not tokens."""
+_FEW = 8
+"""Noise is made for single ids when fewer than 1/_FEW of a large vocabulary is left by the filters."""
+
+
+@dataclass(slots=True)
+class Sampler:
+    """One choice of one request: its parameters and its noise."""
+
+    warp: Warp
+    key: NoiseKey
+
+    def draw(self, logits: Tensor, position: int, path: Sequence[int] = ()) -> int:
+        """The target's own token at absolute index `position`; logits [vocab], `path` as in Warp.scores."""
+        return self.pick(self.warp.scores(logits, path), position)
+
+    def pick(self, scores: Tensor, position: int, noise: Tensor | None = None) -> int:
+        """The draw from warped scores [vocab]; `noise` [vocab] is that of the position, where it is made already."""
+        if self.warp.greedy:
+            return int(first_max(scores[None]))
+        if noise is None and len(scores) > _AHEAD_VOCAB:
+            left = torch.nonzero(scores > -torch.inf)[:, 0]
+            if len(left) * _FEW < len(scores):
+                noisy = scores[left] + gumbel([self.key], [position], left, scores.device)[0]
+                return int(left[first_max(noisy[None])])
+        if noise is None:
+            noise = gumbel([self.key], [position], len(scores), scores.device)[0]
+        return int(first_max((scores + noise)[None]))
+
+
+@dataclass(slots=True)
+class VerifyJob:
+    """One tree and what the target says about it."""
+
+    sampler: Sampler
+    tree: TokenTree
+    logits: Tensor
+    """[1 + n, vocab]: row 0 judges the first level, row i + 1 the children of node i."""
+    base: int
+    """Committed tokens, prompt included; the first drawn token has this absolute index."""
+
+
+def verify(jobs: Sequence[VerifyJob], strategy: Strategy | None = None) -> list[Verdict]:
+    """Rule `match` for each job; draws nothing that depends on the batch, so jobs may be cut in any way.
+
+    On a CPU only visited nodes are drawn (`lazy`). On a GPU all nodes are drawn together (`fused`), with one
+    synchronisation. Both give the same verdicts; `strategy` is for tests.
+    """
+    if not jobs:
+        return []
+    if strategy is None:
+        strategy = "lazy" if jobs[0].logits.device.type == "cpu" else "fused"
+    return _lazy(jobs) if strategy == "lazy" else _fused(jobs)
+
+
+def _lazy(jobs: Sequence[VerifyJob]) -> list[Verdict]:
+    noise = _noise_ahead(jobs)
+    return [_walk_lazily(job, ahead) for job, ahead in zip(jobs, noise, strict=True)]
+
+
+def _noise_ahead(jobs: Sequence[VerifyJob]) -> list[Tensor | None]:
+    """For each sampled job the noise of every depth its walk can reach, [1 + depth, vocab]; None where not worth it."""
+    vocab = jobs[0].logits.shape[1]
+    sampled = [job for job in jobs if not job.sampler.warp.greedy]
+    if not sampled or vocab > _AHEAD_VOCAB:
+        return [None] * len(jobs)
+    reach = [job.tree.depth + 1 for job in sampled]
+    keys = [job.sampler.key for job, n in zip(sampled, reach, strict=True) for _ in range(n)]
+    positions = [job.base + i for job, n in zip(sampled, reach, strict=True) for i in range(n)]
+    parts = iter(torch.split(gumbel(keys, positions, vocab, jobs[0].logits.device), reach))
+    return [None if job.sampler.warp.greedy else next(parts) for job in jobs]
+
+
+def _walk_lazily(job: VerifyJob, ahead: Tensor | None) -> Verdict:
+    sampler, tree = job.sampler, job.tree
+    path: list[int] = []
+
+    def draw(node: int) -> int:
+        if node != ROOT:
+            path.append(tree.tokens[node])
+        depth = len(path)
+        noise = ahead[depth] if ahead is not None else None
+        return sampler.pick(sampler.warp.scores(job.logits[node + 1], path), job.base + depth, noise)
+
+    return rule_match.walk(tree, draw)
+
+
+def _fused(jobs: Sequence[VerifyJob]) -> list[Verdict]:
+    """Every node of every job drawn in one argmax."""
+    rows: list[Tensor] = []
+    keys: list[NoiseKey | None] = []
+    positions: list[int] = []
+    for job in jobs:
+        warp, nodes = job.sampler.warp, range(ROOT, len(job.tree))
+        paths = [[job.tree.tokens[i] for i in job.tree.path(node)] for node in nodes]
+        rows.append(warp.rows(job.logits, paths))
+        keys += [None if warp.greedy else job.sampler.key] * len(paths)
+        positions += [job.base + len(path) for path in paths]
+    scores = torch.cat(rows)
+    if any(key is not None for key in keys):
+        scores += gumbel_shared(keys, positions, scores.shape[1], scores.device)
+    drawn: list[int] = first_max(scores).tolist()
+    verdicts = []
+    for job in jobs:
+        mine, drawn = drawn[: len(job.tree) + 1], drawn[len(job.tree) + 1 :]
+        verdicts.append(rule_match.walk(job.tree, lambda node, mine=mine: mine[node + 1]))  # type: ignore[misc]
+    return verdicts
+
+
+@dataclass(frozen=True, slots=True)
+class RawLogprobs:
+    """Log-probabilities of rows before filters and penalties, at temperature 1 (natural logarithm)."""
+
+    chosen: list[float]
+    """Of each row's token."""
+    top: list[list[tuple[int, float]]]
+    """The k best (id, log-probability) of each row, best first."""
+
+
+def raw_logprobs(logits: Tensor, tokens: Sequence[int], k: int) -> RawLogprobs:
+    """log_softmax of logits [rows, vocab] at `tokens` (one per row) and at the k best ids of each row."""
+    if not len(tokens):
+        return RawLogprobs([], [])
+    x = logits.to(torch.float32)
+    total = x.logsumexp(-1, keepdim=True)
+    chosen = x.gather(1, torch.tensor(list(tokens), device=x.device)[:, None]) - total
+    if k == 0:
+        return RawLogprobs(chosen[:, 0].tolist(), [[] for _ in tokens])
+    ids, values = best(x, k)
+    pairs = zip(ids.tolist(), (values - total).tolist(), strict=True)
+    return RawLogprobs(chosen[:, 0].tolist(), [list(zip(i, v, strict=True)) for i, v in pairs])
