@@ -74,3 +74,38 @@ class ProposeSink(Protocol):
 
     def lost(self, target: str) -> None:
         """The stream ended; its sessions are closed. Idempotent."""
+
+
+class DraftObserver(Protocol):
+    """What a draft replica counts. Called from its device thread; must be cheap."""
+
+    def drafted(self, *, rows: int, seconds: float) -> None:
+        """One forward pass over so many rows."""
+
+    def proposed(self, target: str, *, nodes: int, seconds: float) -> None:
+        """One tree sent; `seconds` of forward passes went into it."""
+
+
+class TargetObserver(Protocol):
+    """What a target replica counts. Called from its device thread; must be cheap."""
+
+    def stepped(self, *, rows: int, sessions: int, forward_s: float, total_s: float) -> None:
+        """One step of the loop."""
+
+    def committed(
+        self, *, drafted: int, accepted: int, emitted: int, waited_s: float, other_s: float | None, gap_s: float
+    ) -> None:
+        """One round of one session.
+
+        `drafted` nodes (0: plain), `accepted` depth, `emitted` tokens, `waited_s` for the tree, `other_s` the part of
+        the round that was neither draft nor target forward (None when plain), `gap_s` since the last tokens.
+        """
+
+    def refused_tree(self, reason: str) -> None:
+        """A tree was dropped: stale, foreign, bad_tree, unknown_plan, closed."""
+
+    def prefilled(self, *, tokens: int, cached: int, ttft_s: float) -> None:
+        """A request got its first token."""
+
+    def finished(self, reason: str, *, prompt_tokens: int, completion_tokens: int, e2e_s: float) -> None:
+        """A choice ended: stop, length, cancelled, error."""

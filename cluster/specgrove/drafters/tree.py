@@ -45,7 +45,9 @@ class TreeGrowth:
             self.parents.append(parent)
             self._score.append(score)
         self._level += 1
-        self.frontier = list(range(first, len(self.tokens))) if levels_below and len(self.tokens) < self.plan.max_nodes else []
+        self.frontier = (
+            list(range(first, len(self.tokens))) if levels_below and len(self.tokens) < self.plan.max_nodes else []
+        )
 
     def tree(self) -> TokenTree:
         """The tree as grown so far."""

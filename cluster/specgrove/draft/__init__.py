@@ -1,0 +1,1 @@
+"""The draft replica: sessions of many targets, drafted level by level in shared forward passes."""

@@ -1,0 +1,171 @@
+"""One target session as its draft sees it: committed tokens, cache, and the tree that is being grown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specgrove.core.prefix import PrefixHash
+from specgrove.core.speculate import Committed, DraftPlan, DraftTree, Opened
+from specgrove.core.tree import ROOT
+from specgrove.draft.reroot import surviving_rows
+from specgrove.drafters import start
+from specgrove.drafters.growth import Growth
+from specgrove.engine.batch import Segment
+from specgrove.engine.kv_pool import KVPool, KVSequence
+from specgrove.sampling.noise import NoiseKey
+
+SessionKey = tuple[str, bytes]
+"""Target replica and session id."""
+
+
+@dataclass(slots=True)
+class DraftSession:
+    """State of one session. `sequence` holds KV of committed tokens, and of `expanded` nodes as reserved rows."""
+
+    key: SessionKey
+    epoch: int
+    seq: int
+    plan: DraftPlan
+    sequence: KVSequence
+    tokens: list[int]
+    prefix: PrefixHash
+    owes: bool
+    owed_since: float
+    growth: Growth | None = None
+    base: int = 0
+    """Committed length that the growth extends."""
+    base_hash: int = 0
+    expanded: list[int] = field(default_factory=list)
+    """Nodes whose KV lies in the reserved rows, in row order."""
+    started: float = 0.0
+    draft_s: float = 0.0
+
+    @classmethod
+    def open(cls, target: str, message: Opened, pool: KVPool, now: float) -> DraftSession:
+        """A session from its Opened message; cached prefix rows are found again."""
+        return cls(
+            key=(target, message.session),
+            epoch=message.epoch,
+            seq=message.seq,
+            plan=message.plan,
+            sequence=pool.open(message.tokens),
+            tokens=list(message.tokens),
+            prefix=PrefixHash(message.tokens),
+            owes=message.wants_tree,
+            owed_since=now,
+        )
+
+    @property
+    def end(self) -> int:
+        """Positions that the session needs once its next tree is grown."""
+        return len(self.tokens) + self.plan.max_depth
+
+    @property
+    def behind(self) -> int:
+        """Committed tokens without KV."""
+        return len(self.tokens) - self.sequence.length
+
+    def commit(self, message: Committed, now: float) -> bool:
+        """Follow a commit; false when length or hash show that we lost track.
+
+        A growth that the commit follows goes on, so that a slow draft still delivers (the target re-roots the tree);
+        one that it leaves is dropped.
+        """
+        if message.length != len(self.tokens) + len(message.tokens):
+            return False
+        self.tokens.extend(message.tokens)
+        self.prefix.extend(message.tokens)
+        self.owes, self.owed_since = True, now
+        if self.growth is not None and not (self.growing and self._on_path()):
+            self.settle()
+        return self.prefix.value == message.prefix_hash
+
+    @property
+    def growing(self) -> bool:
+        """A tree is on its way."""
+        return self.growth is not None and bool(self.growth.frontier)
+
+    def _on_path(self) -> bool:
+        assert self.growth is not None
+        return self.growth.tree().reroot(self.tokens[self.base :]) is not None
+
+    def settle(self) -> None:
+        """End the growth; keep the cache rows of drafted nodes that were committed since.
+
+        The last committed token stays without a row: running it gives the next root's logits.
+        """
+        if self.growth is None:
+            return
+        if self.sequence.reserved:
+            rows, tokens = surviving_rows(self.growth.tree(), self.expanded, self.tokens[self.base : -1])
+            self.sequence.commit(rows, tokens)
+        self.growth, self.expanded = None, []
+
+    def begin(self, now: float) -> None:
+        """Start the next tree from all committed tokens; the growth before it is settled."""
+        self.growth = start(self.plan)
+        self.base, self.base_hash = len(self.tokens), self.prefix.value
+        self.started, self.draft_s = now, 0.0
+
+    def catch_up(self, limit: int) -> Segment:
+        """Rows for committed tokens without KV, at most `limit`; the last one gives the root's logits."""
+        first = self.sequence.length
+        tokens = self.tokens[first : first + limit]
+        positions = range(first, first + len(tokens))
+        self.sequence.reserve(positions)
+        reaches_root = first + len(tokens) == len(self.tokens)
+        return Segment(self.sequence, tokens, positions, None, [len(tokens) - 1] if reaches_root and self.owes else [])
+
+    def caught_up(self, count: int) -> None:
+        """Commit the rows of the last `catch_up`."""
+        first = self.sequence.length
+        self.sequence.commit(range(count), self.tokens[first : first + count])
+
+    def expand(self) -> Segment:
+        """Rows for the frontier nodes, each seeing its own ancestors among the reserved rows."""
+        growth = self.growth
+        assert growth is not None
+        frontier = growth.frontier
+        depths = growth.tree().depths
+        positions = [self.base - 1 + depths[node] for node in frontier]
+        self.sequence.reserve(positions)
+        self.expanded.extend(frontier)
+        tokens = [growth.tokens[node] for node in frontier]
+        return Segment(self.sequence, tokens, positions, self._mask(growth, frontier), range(len(frontier)))
+
+    def _mask(self, growth: Growth, frontier: Sequence[int]) -> NDArray[np.bool_]:
+        row_of = {node: row for row, node in enumerate(self.expanded)}
+        mask = np.zeros((len(frontier), len(self.expanded)), dtype=np.bool_)
+        for i, node in enumerate(frontier):
+            while node != ROOT:
+                mask[i, row_of[node]] = True
+                node = growth.parents[node]
+        return mask
+
+    def noise(self, count: int) -> tuple[list[NoiseKey], list[int]]:
+        """Noise key and absolute position of the children of each frontier node (`count` of them)."""
+        growth = self.growth
+        assert growth is not None
+        depths = growth.tree().depths
+        positions = [self.base + (depths[node] if node != ROOT else 0) for node in growth.frontier]
+        return [NoiseKey(self.plan.seed, self.plan.choice)] * count, positions
+
+    def finished_tree(self, now: float) -> DraftTree:
+        """The message that answers the last commit."""
+        growth = self.growth
+        assert growth is not None
+        self.owes = len(self.tokens) > self.base
+        return DraftTree(
+            session=self.key[1],
+            epoch=self.epoch,
+            base_length=self.base,
+            prefix_hash=self.base_hash,
+            plan_version=self.plan.version,
+            tree=growth.tree(),
+            draft_s=self.draft_s,
+            queued_s=max(0.0, self.started - self.owed_since),
+        )

@@ -1,0 +1,86 @@
+"""From a client's request to a job: tokenise, fill in defaults, refuse what cannot be honoured."""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+from specgrove.core.request import GenerateRequest
+from specgrove.core.sampling import SamplingParams
+from specgrove.engine.runner import Engine
+from specgrove.errors import RequestError
+from specgrove.target.job import Emit, Job
+
+
+def accept(request: GenerateRequest, engine: Engine, *, max_num_seqs: int, emit: Emit) -> Job:
+    """A job ready to be queued. Raises RequestError that names the field."""
+    if not 1 <= request.n <= max_num_seqs:
+        raise RequestError(f"n must be between 1 and {max_num_seqs}, got {request.n}", param="n")
+    prompt = _prompt(request, engine)
+    max_tokens = _max_tokens(request, len(prompt), engine.card.max_model_len)
+    if request.min_tokens > max_tokens:
+        raise RequestError(f"min_tokens {request.min_tokens} is over max_tokens {max_tokens}", param="min_tokens")
+    params = SamplingParams.resolve(
+        request.sampling, engine.defaults, seed=secrets.randbits(63), min_tokens=request.min_tokens
+    )
+    _check_ids(request, params, engine.card.vocab_size)
+    arrived = time.perf_counter()
+    deadline = arrived + request.timeout_s if request.timeout_s is not None else None
+    return Job(
+        request=request,
+        prompt=prompt,
+        params=params,
+        max_tokens=max_tokens,
+        emit=emit,
+        arrived=arrived,
+        deadline=deadline,
+    )
+
+
+def _prompt(request: GenerateRequest, engine: Engine) -> tuple[int, ...]:
+    if request.messages is not None:
+        prompt, field = engine.codec.encode_chat(request.messages), "messages"
+    elif request.tokens is not None:
+        prompt, field = request.tokens, "prompt"
+    else:
+        prompt, field = engine.codec.encode(request.text or ""), "prompt"
+    if not prompt:
+        raise RequestError("the prompt is empty; give at least one token", param=field)
+    vocab_size = engine.card.vocab_size
+    if (wrong := next((t for t in prompt if not 0 <= t < vocab_size), None)) is not None:
+        raise RequestError(f"token id {wrong} is outside the vocabulary of {vocab_size}", param=field)
+    longest = engine.card.max_model_len
+    needs_room = 0 if request.max_tokens == 0 else 1
+    if len(prompt) + needs_room > longest:
+        raise RequestError(
+            f"the prompt has {len(prompt)} tokens; this model's context is {longest} tokens with at least one to "
+            "generate; shorten the prompt",
+            param=field,
+        )
+    return prompt
+
+
+def _max_tokens(request: GenerateRequest, prompt: int, longest: int) -> int:
+    room = longest - prompt
+    if request.max_tokens is None:
+        return room
+    if request.max_tokens > room:
+        raise RequestError(
+            f"max_tokens {request.max_tokens} and a prompt of {prompt} tokens exceed the context of {longest} tokens",
+            param="max_tokens",
+        )
+    return request.max_tokens
+
+
+def _check_ids(request: GenerateRequest, params: SamplingParams, vocab_size: int) -> None:
+    fields = {
+        "logit_bias": params.logit_bias,
+        "allowed_token_ids": params.allowed_token_ids,
+        "banned_token_ids": params.banned_token_ids,
+        "stop_token_ids": request.stop_token_ids,
+    }
+    for name, ids in fields.items():
+        if (wrong := next((t for t in ids if not 0 <= t < vocab_size), None)) is not None:
+            raise RequestError(f"{name} names token id {wrong}, outside the vocabulary of {vocab_size}", param=name)
+    if params.allowed_token_ids and not set(params.allowed_token_ids) - set(params.banned_token_ids):
+        raise RequestError("every allowed token is banned", param="allowed_token_ids")

@@ -1,0 +1,215 @@
+"""Session: one choice being decoded. One target replica owns it, and only its device thread touches it."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specgrove.core.prefix import PrefixHash
+from specgrove.core.request import SpeculationStats
+from specgrove.core.speculate import DraftPlan
+from specgrove.core.tree import EMPTY, TokenTree
+from specgrove.engine.batch import Segment
+from specgrove.engine.kv_pool import KVSequence
+from specgrove.engine.runner import Engine
+from specgrove.sampling.noise import NOISE_VERSION, NoiseKey
+from specgrove.sampling.verify import Sampler, Verdict
+from specgrove.sampling.warp import Warp
+from specgrove.target.stops import Stop, StopRules, TextTail
+
+if TYPE_CHECKING:
+    from specgrove.target.drafts import Link
+    from specgrove.target.job import Job
+
+REMEMBERED_COMMITS = 64
+"""A late tree may extend any of the last so many commits."""
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """Committed tokens, KV, sampling state and stop state of one choice.
+
+    Between steps `sequence.length == len(tokens) - 1`: the last committed token has no KV row yet.
+    """
+
+    job: Job
+    choice: int
+    tokens: list[int]
+    sequence: KVSequence
+    sampler: Sampler
+    text: TextTail
+    plan: DraftPlan | None
+    """What drafts are asked for; None when this session decodes plainly."""
+    id: bytes = field(default_factory=lambda: os.urandom(16))
+    epoch: int = 1
+    seq: int = 0
+    prefix: PrefixHash = field(default_factory=PrefixHash)
+    known: deque[tuple[int, int, float]] = field(default_factory=lambda: deque(maxlen=REMEMBERED_COMMITS))
+    """(length, hash, time) of the last commits that a draft was told of: what a tree may extend."""
+    stats: SpeculationStats = field(default_factory=SpeculationStats)
+    link: Link | None = None
+    tree: TokenTree = EMPTY
+    tree_draft_s: float = 0.0
+    tree_from: str = ""
+    wait_until: float = 0.0
+    """Until when the step loop holds this session for its tree."""
+    waited_s: float = 0.0
+    last_emit: float = 0.0
+    finished: Stop | None = None
+
+    def __post_init__(self) -> None:
+        self.prefix.extend(self.tokens)
+
+    @property
+    def generated(self) -> int:
+        """Output tokens so far."""
+        return len(self.tokens) - len(self.job.prompt)
+
+    def segment(self, room: int, max_len: int) -> Segment:
+        """Rows of the next step: the pending token and as much of the tree as fits in `room` rows and the context."""
+        left = min(self.job.max_tokens - self.generated, max_len - len(self.tokens))
+        self.tree = self.tree.trim(max_nodes=max(0, room - 1), max_depth=max(0, left - 1))
+        base = len(self.tokens)
+        positions = [base - 1, *self.tree.positions(base)]
+        self.sequence.reserve(positions)
+        return Segment(
+            self.sequence, [self.tokens[-1], *self.tree.tokens], positions, self._mask(), range(len(self.tree) + 1)
+        )
+
+    def _mask(self) -> NDArray[np.bool_] | None:
+        n = len(self.tree)
+        if n == 0:
+            return None
+        mask = np.ones((n + 1, n + 1), dtype=np.bool_)
+        mask[0, 1:] = False
+        mask[1:, 1:] = self.tree.mask()
+        return mask
+
+    def take(self, verdict: Verdict) -> tuple[list[int], str]:
+        """Take a round's tokens, cut at a stop (then `finished` is set). Returns the tokens and text to send.
+
+        Everything after the ending token is dropped and not counted (papers A.7).
+        """
+        kept: list[int] = []
+        shown: list[str] = []
+        for token in verdict.emitted:
+            kept.append(token)
+            text, self.finished = self.text.push(token)
+            shown.append(text)
+            if self.finished is not None:
+                break
+        self._count(len(kept), accepted=min(len(verdict.accepted), len(kept)))
+        self.extend(kept)
+        return kept, "".join(shown)
+
+    def settle(self, verdict: Verdict, kept: int) -> None:
+        """Keep the KV rows of the pending token and of the accepted path; of `kept` new tokens the last has no row."""
+        pending = self.tokens[-kept - 1]
+        rows = [0, *(node + 1 for node in verdict.accepted)][:kept]
+        tokens = [pending, *(self.tree.tokens[node] for node in verdict.accepted)][:kept]
+        self.sequence.commit(rows, tokens)
+        self.drop_tree()
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        """Append committed tokens."""
+        self.tokens.extend(tokens)
+        self.sampler.warp.append(tokens)
+        self.prefix.extend(tokens)
+
+    def _count(self, emitted: int, *, accepted: int) -> None:
+        stats = self.stats
+        stats.rounds += 1
+        if len(self.tree) == 0:
+            return
+        stats.num_drafts += 1
+        stats.num_draft_tokens += len(self.tree)
+        stats.num_accepted_tokens += accepted
+        depth = self.tree.depth
+        stats.accepted_per_pos += [0] * (depth - len(stats.accepted_per_pos))
+        for position in range(accepted):
+            stats.accepted_per_pos[position] += 1
+
+    @property
+    def behind(self) -> int:
+        """Committed tokens without KV beyond the pending one; above 0 only after a preemption."""
+        return len(self.tokens) - 1 - self.sequence.length
+
+    def catch_up(self, limit: int) -> Segment:
+        """Rows that compute lost KV again, at most `limit`; no logits are asked for."""
+        first = self.sequence.length
+        tokens = self.tokens[first : min(first + limit, len(self.tokens) - 1)]
+        positions = range(first, first + len(tokens))
+        self.sequence.reserve(positions)
+        return Segment(self.sequence, tokens, positions, None, [])
+
+    def set_tree(self, tree: TokenTree, *, draft: str, draft_s: float) -> None:
+        """Take the tree for the next round."""
+        self.tree, self.tree_from, self.tree_draft_s = tree, draft, draft_s
+
+    def drop_tree(self) -> None:
+        """The round is over."""
+        self.tree, self.tree_from, self.tree_draft_s = EMPTY, "", 0.0
+
+    def rewind(self, sequence: KVSequence) -> None:
+        """Start over from tokens alone (preemption): the KV is computed again from the committed tokens."""
+        self.sequence.release()
+        self.sequence = sequence
+
+
+def session_plan(plan: DraftPlan | None, job: Job, choice: int) -> DraftPlan | None:
+    """The replica's plan within the request's own limits; None when this request decodes plainly."""
+    asked = job.request.speculation
+    if plan is None or asked.mode == "off" or job.max_tokens <= 1:
+        return None
+    branching = plan.branching[: asked.max_depth]
+    nodes = plan.max_nodes if asked.max_nodes is None else min(plan.max_nodes, asked.max_nodes)
+    if not branching or nodes < 1:
+        return None
+    return replace(
+        plan,
+        branching=branching,
+        max_nodes=nodes,
+        temperature=job.params.temperature,
+        seed=job.params.seed,
+        choice=choice,
+        noise_version=NOISE_VERSION,
+    )
+
+
+def open_sessions(job: Job, sequence: KVSequence, engine: Engine, plan: DraftPlan | None) -> list[Session]:
+    """One session per choice. All name the prompt's KV until the prompt is computed; then each gets its own fork."""
+    request = job.request
+    stops = StopRules(
+        eos_ids=frozenset() if request.ignore_eos else frozenset(engine.eos_token_ids),
+        stop_ids=frozenset(request.stop_token_ids),
+        strings=request.stop,
+        min_tokens=request.min_tokens,
+        max_tokens=job.max_tokens,
+    )
+    return [
+        Session(
+            job=job,
+            choice=choice,
+            tokens=list(job.prompt),
+            sequence=sequence,
+            sampler=Sampler(
+                Warp(
+                    job.params,
+                    prompt=job.prompt,
+                    stop_ids=sorted(stops.eos_ids | stops.stop_ids),
+                    vocab_size=engine.card.vocab_size,
+                    device=engine.device,
+                ),
+                NoiseKey(job.params.seed, choice),
+            ),
+            text=TextTail(engine.codec.stream(job.prompt), stops),
+            plan=session_plan(plan, job, choice),
+        )
+        for choice in range(request.n)
+    ]
