@@ -111,7 +111,7 @@ def test_earliest_and_longest_stop_string_wins():
 
 def test_min_tokens_delays_stop_strings():
     """Before min_tokens a stop string is plain text."""
-    assert run(tail(strings=("a",), min_tokens=3), [0, 1, 0, 3])[0:3] == ("", Stop("stop", "a"), 3)
+    assert run(tail(strings=("a",), min_tokens=3), [0, 1, 0, 3]) == ("ab", Stop("stop", "a"), 3)
 
 
 def test_no_half_characters():

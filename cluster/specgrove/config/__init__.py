@@ -125,8 +125,8 @@ class StateConfig(Strict):
 class LogConfig(Strict):
     """Log lines of all replicas."""
 
-    format: Literal["console", "json"] = "console"
-    """console: one line for people; json: one object per line."""
+    format: Literal["plain", "json"] = "plain"
+    """plain: one line for people; json: one object per line."""
     level: Literal["debug", "info", "warning", "error"] = "info"
     """Least level that is written."""
 

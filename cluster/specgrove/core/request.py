@@ -37,7 +37,7 @@ class GenerateRequest:
     text: str | None = None
     tokens: tuple[int, ...] | None = None
     messages: tuple[ChatMessage, ...] | None = None
-    sampling: SamplingFields = SamplingFields()
+    sampling: SamplingFields = field(default_factory=SamplingFields)
     n: int = 1
     max_tokens: int | None = None
     """None: as many as the context allows. 0: only the prompt is evaluated."""
@@ -49,7 +49,7 @@ class GenerateRequest:
     """None: none; k >= 0: the emitted token's and the k best, raw (before filters, temperature 1)."""
     echo: bool = False
     """Also return the prompt's text (and its log-probabilities when `logprobs` is set) in Started."""
-    speculation: Speculation = Speculation()
+    speculation: Speculation = field(default_factory=Speculation)
     timeout_s: float | None = None
     trace: bool = False
     """Send a RoundTrace with every chunk."""

@@ -151,7 +151,7 @@ class Drafts:
         session.wait_until = now + predicted + self.plain_s
 
     def missed(self, session: Session) -> None:
-        """The session's tree did not come in time: it steps plainly, and nobody waits for this draft until it answers."""
+        """Its tree did not come in time: the session steps plainly; nobody waits for this draft until it answers."""
         session.wait_until = 0.0
         if session.link is not None:
             session.link.late = True
