@@ -67,7 +67,7 @@ def uniform(
     keys: Sequence[NoiseKey], positions: Sequence[int], ids: Tensor | int, device: torch.device | str = "cpu"
 ) -> Tensor:
     """float64 in (0, 1): (bits + 1/2) / 2^32, never 0 and never 1; shapes as in bits()."""
-    return _unit(bits(keys, positions, ids, device))
+    return bits(keys, positions, ids, device).to(torch.float64).add_(0.5).mul_(2.0**-32)
 
 
 def gumbel(
@@ -75,11 +75,11 @@ def gumbel(
 ) -> Tensor:
     """Standard Gumbel as float32 in [-3.14, 22.88]; shapes as in bits().
 
-    Computed as -log(-log1p(-v)) in float64, so small v (large noise) keep their precision; devices agree to one unit
-    in the last place.
+    -log(-log1p(-v)) for v = uniform(), computed in float64 and rounded; devices agree to one unit in the last place.
+    1 - v has 33 bits and is exact in float64, so log(1 - v) is as good as log1p(-v), and four times as fast.
     """
-    v = _unit(bits(keys, positions, ids, device))
-    return v.neg_().log1p_().neg_().log_().neg_().to(torch.float32)
+    rest = bits(keys, positions, ids, device).to(torch.float64).neg_().add_(2.0**32 - 0.5).mul_(2.0**-32)
+    return rest.log_().neg_().log_().neg_().to(torch.float32)
 
 
 def gumbel_shared(
@@ -119,10 +119,6 @@ def top_noised(
         sampled = [key if t > 0 else None for key, t in zip(keys, temperatures, strict=True)]
         scores = scores.div_(scale).add_(gumbel_shared(sampled, positions, scores.shape[-1], scores.device))
     return best(scores, k)
-
-
-def _unit(words: Tensor) -> Tensor:
-    return words.to(torch.float64).add_(0.5).mul_(2.0**-32)
 
 
 def _words(keys: Sequence[NoiseKey], positions: Sequence[int], blocks: Tensor, device: torch.device | str) -> Tensor:

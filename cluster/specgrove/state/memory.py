@@ -44,7 +44,7 @@ class MemoryStore:
     async def snapshot(self, *, now: float) -> Snapshot:
         """See StateStore."""
         self._expire(now)
-        return Snapshot(version=self._version, replicas=tuple(self._replicas[name] for name in sorted(self._replicas)))
+        return Snapshot(version=self._version, taken_at=now, replicas=tuple(self._replicas[name] for name in sorted(self._replicas)))
 
     def _expire(self, now: float) -> None:
         for name in [name for name, known in self._replicas.items() if known.expires_at <= now]:

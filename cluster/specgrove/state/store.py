@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from specgrove.core.cards import Load, ReplicaCard
@@ -26,7 +26,9 @@ class Snapshot:
 
     version: int
     """Grows whenever a replica comes, goes, is lost or starts to drain; loads alone don't count."""
-    replicas: tuple[Announcement, ...] = field(default=())
+    taken_at: float
+    """When it was taken, in seconds of the same clock as the leases."""
+    replicas: tuple[Announcement, ...] = ()
 
 
 class StateStore(Protocol):

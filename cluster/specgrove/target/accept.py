@@ -9,6 +9,7 @@ from specgrove.core.request import GenerateRequest
 from specgrove.core.sampling import SamplingParams
 from specgrove.engine.runner import Engine
 from specgrove.errors import RequestError
+from specgrove.sampling.check import check_params
 from specgrove.target.job import Emit, Job
 
 
@@ -24,6 +25,8 @@ def accept(request: GenerateRequest, engine: Engine, *, max_num_seqs: int, emit:
         request.sampling, engine.defaults, seed=secrets.randbits(63), min_tokens=request.min_tokens
     )
     _check_ids(request, params, engine.card.vocab_size)
+    stop_ids = [*request.stop_token_ids, *(() if request.ignore_eos else engine.eos_token_ids)]
+    check_params(params, vocab_size=engine.card.vocab_size, stop_ids=stop_ids)
     arrived = time.perf_counter()
     deadline = arrived + request.timeout_s if request.timeout_s is not None else None
     return Job(

@@ -101,8 +101,12 @@ class StepLoop:
             room -= job.request.n
             job.sequence = self.engine.pool.open(() if job.scores_prompt else job.prompt)
             job.cached_tokens = job.sequence.length
-            job.sessions = open_sessions(job, job.sequence, self.engine, self.plan)
             self.running.append(job)
+            try:
+                job.sessions = open_sessions(job, job.sequence, self.engine, self.plan)
+            except SpecgroveError as error:
+                self._fail(job, error)
+                continue
             self.drafts.open(job.sessions[0], wants_tree=False, now=now)
 
     def _run(self, work: Sequence[Work]) -> None:
