@@ -24,7 +24,11 @@ def accept(request: GenerateRequest, engine: Engine, *, max_num_seqs: int, emit:
     params = SamplingParams.resolve(
         request.sampling, engine.defaults, seed=secrets.randbits(63), min_tokens=request.min_tokens
     )
-    _check_ids(request, params, engine.card.vocab_size)
+    if (wrong := next((t for t in request.stop_token_ids if not 0 <= t < engine.card.vocab_size), None)) is not None:
+        raise RequestError(
+            f"stop_token_ids names token {wrong}, outside the vocabulary of {engine.card.vocab_size}",
+            param="stop_token_ids",
+        )
     stop_ids = [*request.stop_token_ids, *(() if request.ignore_eos else engine.eos_token_ids)]
     check_params(params, vocab_size=engine.card.vocab_size, stop_ids=stop_ids)
     arrived = time.perf_counter()
@@ -73,17 +77,3 @@ def _max_tokens(request: GenerateRequest, prompt: int, longest: int) -> int:
             param="max_tokens",
         )
     return request.max_tokens
-
-
-def _check_ids(request: GenerateRequest, params: SamplingParams, vocab_size: int) -> None:
-    fields = {
-        "logit_bias": params.logit_bias,
-        "allowed_token_ids": params.allowed_token_ids,
-        "banned_token_ids": params.banned_token_ids,
-        "stop_token_ids": request.stop_token_ids,
-    }
-    for name, ids in fields.items():
-        if (wrong := next((t for t in ids if not 0 <= t < vocab_size), None)) is not None:
-            raise RequestError(f"{name} names token id {wrong}, outside the vocabulary of {vocab_size}", param=name)
-    if params.allowed_token_ids and not set(params.allowed_token_ids) - set(params.banned_token_ids):
-        raise RequestError("every allowed token is banned", param="allowed_token_ids")
