@@ -1,0 +1,1 @@
+"""Events of a generation as OpenAI's replies: state machines without I/O."""

@@ -1,0 +1,1 @@
+"""What each endpoint accepts, field by field."""
