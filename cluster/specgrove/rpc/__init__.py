@@ -1,0 +1,1 @@
+"""gRPC: the wire form of core values, the servers and the clients."""
