@@ -1,0 +1,107 @@
+"""Scores of a trained model: held-out accuracy by the checkers, held-out loss, and agreement with a draft."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from specgrove.training.records import Sample
+from specgrove.training.tokenizer import END_OF_TEXT, TURN_END, prompt_ids
+
+MAX_ANSWER_TOKENS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A sample with the model's greedy answer: prompt ids, answer ids (end token included if it came), and text."""
+
+    sample: Sample
+    prompt: list[int]
+    answer: list[int]
+    text: str
+
+
+def _ends(tokenizer: PreTrainedTokenizerFast) -> set[int]:
+    ids = tokenizer.convert_tokens_to_ids([TURN_END, END_OF_TEXT])
+    return set(ids) if isinstance(ids, list) else {ids}
+
+
+@torch.no_grad()
+def _greedy(model: PreTrainedModel, prompts: Tensor, ends: set[int]) -> list[list[int]]:
+    """Greedy continuations of prompts of one length, each up to its end token. prompts: [n, length]."""
+    answers: list[list[int]] = [[] for _ in range(len(prompts))]
+    alive = set(range(len(prompts)))
+    fed, cache = prompts, None
+    for _ in range(MAX_ANSWER_TOKENS):
+        out = model(input_ids=fed, cache=cache, use_cache=True)
+        cache, picked = out.cache, out.logits[:, -1].argmax(-1)  # [n]
+        for index in sorted(alive):
+            answers[index].append(int(picked[index]))
+            if answers[index][-1] in ends:
+                alive.discard(index)
+        if not alive:
+            break
+        fed = picked[:, None]
+    return answers
+
+
+def answer(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, samples: Sequence[Sample]) -> list[Answered]:
+    """Greedy answers in the order of the samples; prompts of equal length run as one batch, so nothing is padded."""
+    model.eval()
+    prompts = [prompt_ids(tokenizer, sample.messages) for sample in samples]
+    by_length: dict[int, list[int]] = {}
+    for index, prompt in enumerate(prompts):
+        by_length.setdefault(len(prompt), []).append(index)
+    done: dict[int, list[int]] = {}
+    ends = _ends(tokenizer)
+    for members in by_length.values():
+        done |= zip(members, _greedy(model, torch.tensor([prompts[i] for i in members]), ends), strict=True)
+    return [
+        Answered(sample, prompts[i], done[i], str(tokenizer.decode(done[i], skip_special_tokens=True)))
+        for i, sample in enumerate(samples)
+    ]
+
+
+def accuracy(answered: Sequence[Answered]) -> dict[str, float]:
+    """Share of right answers by kind, and `all`, each from 0 to 1."""
+    right: dict[str, list[bool]] = {"all": []}
+    for one in answered:
+        verdict = one.sample.check(one.text)
+        right["all"].append(verdict)
+        right.setdefault(one.sample.kind, []).append(verdict)
+    return {kind: sum(verdicts) / max(1, len(verdicts)) for kind, verdicts in right.items()}
+
+
+@torch.no_grad()
+def _answer_logits(model: PreTrainedModel, prompt: list[int], reply: list[int]) -> Tensor:
+    """Logits that predict each token of the reply, teacher forced: [len(reply), vocab]."""
+    logits: Tensor = model(input_ids=torch.tensor([prompt + reply]), use_cache=False).logits
+    return logits[0, len(prompt) - 1 : -1]
+
+
+def held_out_loss(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, samples: Sequence[Sample]) -> float:
+    """Mean cross-entropy in nats per token of the reference answers, end token included."""
+    model.eval()
+    total, tokens = 0.0, 0
+    for sample in samples:
+        reply = list(tokenizer.encode(sample.answer + TURN_END, add_special_tokens=False))
+        logits = _answer_logits(model, prompt_ids(tokenizer, sample.messages), reply)
+        total += float(functional.cross_entropy(logits.float(), torch.tensor(reply), reduction="sum"))
+        tokens += len(reply)
+    return total / max(1, tokens)
+
+
+def agreement(draft: PreTrainedModel, answered: Sequence[Answered]) -> float:
+    """Share of the target's greedy tokens that are also the draft's argmax, given the target's own tokens before."""
+    draft.eval()
+    same = total = 0
+    for one in answered:
+        picked = _answer_logits(draft, one.prompt, one.answer).argmax(-1)
+        same += int((picked == torch.tensor(one.answer)).sum())
+        total += len(one.answer)
+    return same / max(1, total)

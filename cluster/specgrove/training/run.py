@@ -1,0 +1,140 @@
+"""`specgrove train family`: tokenizer, then each model in turn, then scores and cards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from specgrove.core.cards import ModelCard
+from specgrove.errors import ConfigError
+from specgrove.training.evaluate import Answered, accuracy, agreement, answer, held_out_loss
+from specgrove.training.export import export, make_card, write_card
+from specgrove.training.family import FAMILY, Member, model_config, new_model
+from specgrove.training.records import HELD_OUT_ONE_IN, KINDS, Sample, held_out
+from specgrove.training.tokenizer import END_OF_TEXT, TURN_END, load_tokenizer, train_tokenizer
+from specgrove.training.trainer import Progress, Run, train
+
+WORK = "training"
+"""Folder below the output that holds the tokenizer, checkpoints and the seed; may be deleted when all is done."""
+SCORE_SEED = 1
+"""Held-out seed of the scores on the cards; the test and parity suites use others."""
+
+
+def _tokenizer(work: Path, seed: int, resume: bool) -> PreTrainedTokenizerFast:
+    """The run's tokenizer: read if this folder belongs to the same run, else trained; clears a former run's files."""
+    mark, directory = work / "run.json", work / "tokenizer"
+    run = {"seed": seed}
+    if resume and mark.exists() and json.loads(mark.read_text(encoding="utf-8")) == run:
+        return load_tokenizer(directory)
+    for stale in work.glob("*.pt"):
+        stale.unlink()
+    tokenizer = train_tokenizer(seed)
+    tokenizer.save_pretrained(directory)
+    mark.write_text(json.dumps(run), encoding="utf-8")
+    return tokenizer
+
+
+def _train_member(
+    member: Member,
+    tokenizer: PreTrainedTokenizerFast,
+    work: Path,
+    *,
+    budget_s: float,
+    steps: int | None,
+    seed: int,
+    report: Callable[[Progress], None],
+) -> Run:
+    """Train one model, or go on with it; a finished one is only loaded."""
+    ends = [int(tokenizer.convert_tokens_to_ids(t)) for t in (TURN_END, END_OF_TEXT)]  # type: ignore[arg-type]
+    torch.manual_seed(seed)
+    model = new_model(model_config(member, len(tokenizer), eos=ends[0], pad=ends[1]))
+    run = Run(member, model, tokenizer, seed)
+    checkpoint = work / f"{member.name}.pt"
+    run.restore(checkpoint)
+    train(run, budget_s=budget_s, steps=steps, checkpoint=checkpoint, report=report)
+    return run
+
+
+def _trained_on(run: Run) -> str:
+    tokens = run.step * run.member.tokens_per_step
+    return (
+        f"specgrove's own records ({len(KINDS)} kinds, one canonical problem in {HELD_OUT_ONE_IN} held out), "
+        f"seed {run.seed}, {run.step} steps of {run.member.tokens_per_step} tokens ({tokens / 1e6:.1f} M), "
+        f"{run.elapsed_s / 60:.1f} minutes on a CPU"
+    )
+
+
+def _scores(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, samples: Sequence[Sample]
+) -> tuple[dict[str, float], list[Answered]]:
+    """Accuracy by kind and loss; also the answers themselves, to measure a draft against."""
+    answered = answer(model, tokenizer, samples)
+    scores = {f"accuracy_{kind}": value for kind, value in accuracy(answered).items()}
+    scores["held_out_loss"] = held_out_loss(model, tokenizer, samples)
+    return scores, answered
+
+
+def finish(
+    runs: Mapping[str, Run], tokenizer: PreTrainedTokenizerFast, out: Path, *, score_samples: int
+) -> dict[str, ModelCard]:
+    """Export every model, score what was exported, and write the cards. The last model is scored as a draft too."""
+    samples = held_out(SCORE_SEED, score_samples)
+    for name, run in runs.items():
+        export(run.model, tokenizer, out / name)
+    scored = {name: _scores(run.model, tokenizer, samples) for name, run in runs.items()}
+    *targets, draft = runs
+    for target in targets:
+        scored[draft][0][f"agreement_{target}"] = agreement(runs[draft].model, scored[target][1])
+    cards = {}
+    for name, run in runs.items():
+        scores = {key: round(value, 4) for key, value in scored[name][0].items()}
+        card = make_card(name, run.model, tokenizer, out / name, trained_on=_trained_on(run), scores=scores)
+        write_card(card, out / name)
+        cards[name] = card
+    return cards
+
+
+def train_family(
+    out: Path,
+    *,
+    minutes: float,
+    seed: int,
+    resume: bool = True,
+    progress: Callable[[Progress], None] = lambda _: None,
+    steps: Mapping[str, int] | None = None,
+    score_samples: int = 300,
+) -> dict[str, ModelCard]:
+    """Train the bundled family into `out`, one Hugging Face directory a model, and return the cards.
+
+    minutes: training time of all models together; a loaded machine gets fewer steps, not more time. steps: exact steps
+    by model name instead (they are on the cards), which repeats a run up to float noise. resume: go on from the
+    checkpoints of an interrupted run of the same seed; False starts again. progress: called after every step.
+
+    Raises ConfigError for a time that is not positive or for unknown names in `steps`.
+    """
+    if not minutes > 0:
+        raise ConfigError(f"training time must be over 0 minutes, got {minutes}", param="minutes")
+    unknown = set(steps or {}) - {member.name for member in FAMILY}
+    if unknown:
+        raise ConfigError(f"no model {sorted(unknown)[0]!r} in the family", param="steps")
+    work = out / WORK
+    work.mkdir(parents=True, exist_ok=True)
+    if not resume:
+        (work / "run.json").unlink(missing_ok=True)
+    tokenizer = _tokenizer(work, seed, resume)
+    runs = {}
+    for member in FAMILY:
+        runs[member.name] = _train_member(
+            member,
+            tokenizer,
+            work,
+            budget_s=minutes * 60 * member.share,
+            steps=(steps or {}).get(member.name),
+            seed=seed,
+            report=progress,
+        )
+    return finish(runs, tokenizer, out, score_samples=score_samples)

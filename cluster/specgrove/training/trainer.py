@@ -1,0 +1,135 @@
+"""One model's training loop: constant rate, then a linear decay; checkpoints; resumes where it stopped.
+
+The number of steps is decided by the clock once: when STABLE of the time is used, the total is fixed so that the decay
+fills the rest. It is kept in the checkpoint and in the card; given in advance, the run does not look at the clock at
+all and repeats up to float noise.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch.nn import functional
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from specgrove.training.family import Member
+from specgrove.training.optimizer import FamilyOptimizer
+from specgrove.training.rows import Batch, batch
+
+STABLE = 0.65
+"""Part of the steps at the full learning rate; the rest decays to zero."""
+WARMUP_STEPS = 20
+CHECKPOINT_S = 60.0
+"""Seconds between checkpoints."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a model's training stands. `fraction` is of this model's work, `remaining_s` an estimate in seconds."""
+
+    model: str
+    step: int
+    steps: int | None
+    loss: float
+    fraction: float
+    remaining_s: float
+
+
+Report = Callable[[Progress], None]
+
+
+def rate(step: int, steps: int | None) -> float:
+    """Learning rate of a step relative to the peak; `steps` is the total, None while undecided."""
+    warm = min(1.0, (step + 1) / WARMUP_STEPS)
+    if steps is None:
+        return warm
+    left = (steps - step) / max(1.0, steps * (1 - STABLE))
+    return min(warm, max(0.0, min(1.0, left)))
+
+
+def weighted_loss(model: PreTrainedModel, rows: Batch) -> torch.Tensor:
+    """Mean cross-entropy in nats over the batch's weights; a scalar."""
+    logits = model(input_ids=rows.ids, use_cache=False).logits  # [rows, length, vocab]
+    each = functional.cross_entropy(logits.flatten(0, 1).float(), rows.targets.flatten(), reduction="none")
+    weights = rows.weights.flatten()
+    return (each * weights).sum() / weights.sum()
+
+
+class Run:
+    """A model under training; everything that a checkpoint holds."""
+
+    def __init__(self, member: Member, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, seed: int) -> None:
+        self.member, self.model, self.seed = member, model, seed
+        self.step, self.elapsed_s, self.loss = 0, 0.0, float("nan")
+        self.steps: int | None = None
+        self._tokenizer = tokenizer
+        self._optimizer = FamilyOptimizer(model, matrix_rate=member.matrix_rate, other_rate=member.other_rate)
+
+    def advance(self) -> None:
+        """One optimizer step on the batch of (seed, step)."""
+        started = time.perf_counter()
+        rows = batch(self._tokenizer, self.seed, self.step, self.member.tokens_per_step)
+        loss = weighted_loss(self.model, rows)
+        loss.backward()
+        self._optimizer.step(rate(self.step, self.steps))
+        latest = float(loss.detach())
+        self.loss = latest if self.loss != self.loss else 0.95 * self.loss + 0.05 * latest
+        self.step += 1
+        self.elapsed_s += time.perf_counter() - started
+
+    def decide_steps(self, budget_s: float) -> None:
+        """Fix the total once the constant part of the time is used up."""
+        if self.steps is None and self.elapsed_s >= STABLE * budget_s:
+            self.steps = max(self.step + 1, round(self.step / STABLE))
+
+    def progress(self, budget_s: float) -> Progress:
+        """Where the run stands, from the clock until the total is fixed, from the steps afterwards."""
+        if self.steps is None:
+            fraction, left = self.elapsed_s / budget_s if budget_s else 1.0, budget_s - self.elapsed_s
+        else:
+            fraction = self.step / self.steps
+            left = (self.steps - self.step) * self.elapsed_s / max(1, self.step)
+        return Progress(self.member.name, self.step, self.steps, self.loss, min(1.0, fraction), max(0.0, left))
+
+    def save(self, path: Path) -> None:
+        """Write a checkpoint; a crash while writing leaves the former one."""
+        state = {
+            "model": self.model.state_dict(),
+            "optimizer": self._optimizer.state(),
+            "counters": [self.step, self.steps, self.elapsed_s, self.loss, self.seed],
+        }
+        part = path.with_suffix(".part")
+        torch.save(state, part)
+        os.replace(part, path)
+
+    def restore(self, path: Path) -> bool:
+        """Go on from a checkpoint of the same seed, if there is one."""
+        if not path.exists():
+            return False
+        state = torch.load(path, weights_only=True)
+        if state["counters"][4] != self.seed:
+            return False
+        self.step, self.steps, self.elapsed_s, self.loss, _ = state["counters"]
+        self.model.load_state_dict(state["model"])
+        self._optimizer.restore(state["optimizer"])
+        return True
+
+
+def train(run: Run, *, budget_s: float, steps: int | None, checkpoint: Path, report: Report) -> None:
+    """Train to the end of the schedule; `steps` fixes the total in advance instead of `budget_s`."""
+    run.steps = steps if steps is not None else run.steps
+    run.model.train()
+    saved = time.monotonic()
+    while run.steps is None or run.step < run.steps:
+        run.decide_steps(budget_s)
+        run.advance()
+        report(run.progress(budget_s))
+        if time.monotonic() - saved >= CHECKPOINT_S:
+            run.save(checkpoint)
+            saved = time.monotonic()
+    run.save(checkpoint)

@@ -1,0 +1,123 @@
+"""A miniature family is trained, interrupted and resumed."""
+
+import io
+from dataclasses import replace
+
+import pytest
+import torch
+from rich.console import Console
+
+from specgrove.errors import ConfigError
+from specgrove.training import run
+from specgrove.training.display import shown
+from specgrove.training.evaluate import agreement, answer
+from specgrove.training.family import FAMILY, model_config, new_model
+from specgrove.training.optimizer import orthogonalise
+from specgrove.training.records import held_out
+from specgrove.training.trainer import STABLE, WARMUP_STEPS, Progress, rate
+
+
+class Interrupted(Exception):
+    """Raised by a progress callback in the middle of a run."""
+
+
+@pytest.fixture
+def tiny(monkeypatch, tokenizer):
+    """The family's shapes, one layer of 32 each, so that a step takes milliseconds."""
+    small = [
+        replace(m, layers=1, hidden_size=32, intermediate_size=64, heads=2, kv_heads=1, tokens_per_step=256)
+        for m in FAMILY
+    ]
+    monkeypatch.setattr(run, "FAMILY", tuple(small))
+    monkeypatch.setattr(run, "train_tokenizer", lambda seed: tokenizer)
+    return {m.name: 3 for m in small}
+
+
+def test_rate_warms_up_stays_and_decays():
+    """Constant while the total is undecided, then down to zero on its last step."""
+    assert rate(0, None) == 1 / WARMUP_STEPS
+    assert rate(WARMUP_STEPS, None) == rate(10_000, None) == 1.0
+    assert rate(int(1000 * STABLE) - 1, 1000) == 1.0
+    assert 0 < rate(999, 1000) < 0.01
+
+
+def test_orthogonalised_matrices_have_singular_values_near_one():
+    """For wide and tall stacks alike."""
+    for shape in ((2, 24, 64), (2, 64, 24)):
+        values = torch.linalg.svdvals(orthogonalise(torch.randn(*shape, generator=torch.Generator().manual_seed(0))))
+        assert float(values.min()) > 0.5
+        assert float(values.max()) < 1.5
+
+
+def test_family_trains_by_the_clock(tiny, tmp_path):
+    """A time budget decides the steps, and progress ends at the whole."""
+    seen = []
+
+    cards = run.train_family(tmp_path, minutes=0.02, seed=0, progress=seen.append, score_samples=1)
+
+    assert list(cards) == [m.name for m in FAMILY]
+    last = {p.model: p for p in seen}
+    assert all(p.step == p.steps and p.fraction == 1.0 and p.remaining_s == 0 for p in last.values())
+
+
+def test_interrupted_family_resumes_to_the_same_weights(tiny, tmp_path, monkeypatch):
+    """Stopping in the second model and going on gives what an uninterrupted run gives."""
+    monkeypatch.setattr("specgrove.training.trainer.CHECKPOINT_S", 0.0)
+    whole = run.train_family(tmp_path / "whole", minutes=1, seed=0, steps=tiny, score_samples=0)
+
+    def stop(progress):
+        if progress.model == "grove-small" and progress.step == 2:
+            raise Interrupted
+
+    parts = tmp_path / "parts"
+    with pytest.raises(Interrupted):
+        run.train_family(parts, minutes=1, seed=0, steps=tiny, progress=stop, score_samples=0)
+    resumed = []
+    again = run.train_family(parts, minutes=1, seed=0, steps=tiny, progress=resumed.append, score_samples=0)
+
+    assert (resumed[0].model, resumed[0].step) == ("grove-small", 2)
+    assert {n: c.weights_digest for n, c in again.items()} == {n: c.weights_digest for n, c in whole.items()}
+
+
+def test_other_seed_starts_again(tiny, tmp_path):
+    """Checkpoints of another seed are not mixed in."""
+    first = run.train_family(tmp_path, minutes=1, seed=0, steps=tiny, score_samples=0)
+    seen = []
+
+    second = run.train_family(tmp_path, minutes=1, seed=1, steps=tiny, progress=seen.append, score_samples=0)
+
+    assert seen[0].step == 1
+    assert first["grove-large"].weights_digest != second["grove-large"].weights_digest
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"), [({"minutes": 0}, "over 0 minutes"), ({"steps": {"x": 1}}, "no model")]
+)
+def test_impossible_arguments_are_refused(tmp_path, arguments, words):
+    """Before any work is done."""
+    with pytest.raises(ConfigError, match=words):
+        run.train_family(tmp_path / "out", **{"minutes": 1.0, "seed": 0, **arguments})
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_agrees_with_itself_alone(tiny, tokenizer):
+    """Teacher-forced agreement of a model with its own greedy text is 1; with another text it is not."""
+    torch.manual_seed(0)
+    target = new_model(model_config(run.FAMILY[0], len(tokenizer), eos=2, pad=0))
+
+    answered = answer(target, tokenizer, held_out(0, 1))
+    other = [replace(one, answer=list(range(100, 110))) for one in answered]
+
+    assert agreement(target, answered) == 1.0
+    assert agreement(target, other) == 0.0
+
+
+def test_bars_show_model_step_and_time_left():
+    """What a person sees in the terminal."""
+    out = io.StringIO()
+
+    with shown(Console(file=out, width=120)) as report:
+        report(Progress("grove-small", 7, 70, 1.25, 0.1, 61.0))
+
+    assert "grove-small" in out.getvalue()
+    assert "step 7 loss 1.250 1:01 left" in out.getvalue()
