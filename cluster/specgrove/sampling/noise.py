@@ -22,6 +22,10 @@ from specgrove.sampling.choose import best
 NOISE_VERSION = 1
 ROUNDS = 10
 WORD = 0xFFFFFFFF
+NOISE_SPAN = 26.01
+"""Largest Gumbel value less the smallest one (22.874 and -3.130), rounded up."""
+LARGE_VOCAB = 1 << 14
+"""Above this the noise of a row costs more than finding out which tokens need it."""
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _CPU_BLOCKS = 1 << 15
@@ -82,28 +86,6 @@ def gumbel(
     return rest.log_().neg_().log_().neg_().to(torch.float32)
 
 
-def gumbel_shared(
-    keys: Sequence[NoiseKey | None], positions: Sequence[int], vocab: int, device: torch.device | str
-) -> Tensor:
-    """gumbel() over a whole vocabulary where rows may repeat (key, position): computed once each. [rows, vocab].
-
-    A key of None gives a row of zeros (greedy).
-    """
-    slots: dict[tuple[NoiseKey, int], int] = {}
-    rows = [
-        slots.setdefault((key, position), len(slots)) if key is not None else -1
-        for key, position in zip(keys, positions, strict=True)
-    ]
-    if not slots:
-        return torch.zeros((len(rows), vocab), device=device)
-    noise = gumbel([key for key, _ in slots], [position for _, position in slots], vocab, device)
-    if rows == list(range(len(slots))):
-        return noise
-    if -1 in rows:
-        noise = torch.cat((noise, noise.new_zeros((1, vocab))))
-    return noise[torch.tensor([row % len(noise) for row in rows], device=device)]
-
-
 def top_noised(
     logits: Tensor, temperatures: Sequence[float], keys: Sequence[NoiseKey], positions: Sequence[int], k: int
 ) -> tuple[Tensor, Tensor]:
@@ -114,11 +96,53 @@ def top_noised(
     replacement from softmax(logits / T) (Gumbel-top-k); rows at one position of one key share their noise.
     """
     scores = torch.log_softmax(logits.float(), dim=-1)
-    if any(t > 0 for t in temperatures):
-        scale = torch.tensor([[t if t > 0 else 1.0] for t in temperatures], device=scores.device)
-        sampled = [key if t > 0 else None for key, t in zip(keys, temperatures, strict=True)]
-        scores = scores.div_(scale).add_(gumbel_shared(sampled, positions, scores.shape[-1], scores.device))
-    return best(scores, k)
+    if not any(t > 0 for t in temperatures):
+        return best(scores, k)
+    scale = torch.tensor([[t if t > 0 else 1.0] for t in temperatures], device=scores.device)
+    sampled = [key if t > 0 else None for key, t in zip(keys, temperatures, strict=True)]
+    return noised_best(scores.div_(scale), sampled, positions, k)
+
+
+def noised_best(
+    scores: Tensor, keys: Sequence[NoiseKey | None], positions: Sequence[int], k: int
+) -> tuple[Tensor, Tensor]:
+    """Ids and values, [rows, k], of the k best of scores + noise; a key of None adds none. scores [rows, vocab].
+
+    On a CPU a large vocabulary is first cut to the tokens that can win: noise spans no more than NOISE_SPAN, so what
+    lies further than that below the k-th best score cannot reach it.
+    """
+    vocab = scores.shape[1]
+    if scores.device.type == "cpu" and vocab > LARGE_VOCAB:
+        floor = scores.amax(-1, keepdim=True) if k == 1 else scores.topk(k, dim=-1).values[:, -1:]
+        floor = floor - NOISE_SPAN - 1e-6 * floor.abs()  # the last term covers rounding in score + noise
+        able = torch.from_numpy(np.flatnonzero((scores >= floor).numpy().any(axis=0)))
+        if len(able) * 4 < vocab:
+            ids, values = best(scores[:, able] + gumbel_shared(keys, positions, able, scores.device), k)
+            return able[ids], values
+    return best(scores + gumbel_shared(keys, positions, vocab, scores.device), k)
+
+
+def gumbel_shared(
+    keys: Sequence[NoiseKey | None], positions: Sequence[int], ids: Tensor | int, device: torch.device | str
+) -> Tensor:
+    """gumbel() where rows may repeat (key, position), computed once each, and a key of None gives a row of zeros.
+
+    `ids` is a vocabulary size or [m] ids for all rows.
+    """
+    slots: dict[tuple[NoiseKey, int], int] = {}
+    rows = [
+        slots.setdefault((key, position), len(slots)) if key is not None else -1
+        for key, position in zip(keys, positions, strict=True)
+    ]
+    width = ids if isinstance(ids, int) else len(ids)
+    if not slots:
+        return torch.zeros((len(rows), width), device=device)
+    noise = gumbel([key for key, _ in slots], [position for _, position in slots], ids, device)
+    if rows == list(range(len(slots))):
+        return noise
+    if -1 in rows:
+        noise = torch.cat((noise, noise.new_zeros((1, width))))
+    return noise[torch.tensor([row % len(noise) for row in rows], device=device)]
 
 
 def _words(keys: Sequence[NoiseKey], positions: Sequence[int], blocks: Tensor, device: torch.device | str) -> Tensor:

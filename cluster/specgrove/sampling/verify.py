@@ -12,18 +12,13 @@ from torch import Tensor
 from specgrove.core.tree import ROOT, TokenTree
 from specgrove.sampling import rule_match
 from specgrove.sampling.choose import best, first_max
-from specgrove.sampling.noise import NoiseKey, gumbel, gumbel_shared
+from specgrove.sampling.noise import LARGE_VOCAB, NoiseKey, gumbel, gumbel_shared, noised_best
 from specgrove.sampling.verdict import Verdict
 from specgrove.sampling.warp import Warp
 
 __all__ = ["RawLogprobs", "Sampler", "Verdict", "VerifyJob", "raw_logprobs", "verify"]
 
 Strategy = Literal["lazy", "fused"]
-
-_AHEAD_VOCAB = 1 << 14
-"""Up to this vocabulary the noise of a whole walk is made in one call: its cost is calls, not tokens."""
-_FEW = 8
-"""Noise is made for single ids when fewer than 1/_FEW of a large vocabulary is left by the filters."""
 
 
 @dataclass(slots=True)
@@ -41,14 +36,9 @@ class Sampler:
         """The draw from warped scores [vocab]; `noise` [vocab] is that of the position, where it is made already."""
         if self.warp.greedy:
             return int(first_max(scores[None]))
-        if noise is None and len(scores) > _AHEAD_VOCAB:
-            left = torch.nonzero(scores > -torch.inf)[:, 0]
-            if len(left) * _FEW < len(scores):
-                noisy = scores[left] + gumbel([self.key], [position], left, scores.device)[0]
-                return int(left[first_max(noisy[None])])
-        if noise is None:
-            noise = gumbel([self.key], [position], len(scores), scores.device)[0]
-        return int(first_max((scores + noise)[None]))
+        if noise is not None:
+            return int(first_max((scores + noise)[None]))
+        return int(noised_best(scores[None], [self.key], [position], 1)[0])
 
 
 @dataclass(slots=True)
@@ -82,10 +72,13 @@ def _lazy(jobs: Sequence[VerifyJob]) -> list[Verdict]:
 
 
 def _noise_ahead(jobs: Sequence[VerifyJob]) -> list[Tensor | None]:
-    """For each sampled job the noise of every depth its walk can reach, [1 + depth, vocab]; None where not worth it."""
+    """For each sampled job the noise of every depth its walk can reach, [1 + depth, vocab], made in one call.
+
+    On small vocabularies the cost is calls and not tokens; on large ones (None) only visited nodes are worth it.
+    """
     vocab = jobs[0].logits.shape[1]
     sampled = [job for job in jobs if not job.sampler.warp.greedy]
-    if not sampled or vocab > _AHEAD_VOCAB:
+    if not sampled or vocab > LARGE_VOCAB:
         return [None] * len(jobs)
     reach = [job.tree.depth + 1 for job in sampled]
     keys = [job.sampler.key for job, n in zip(sampled, reach, strict=True) for _ in range(n)]

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from specgrove.core.sampling import SamplingParams
 from specgrove.sampling.check import check_params
-from specgrove.sampling.filters import keep_min_p, keep_top_k, keep_top_p
+from specgrove.sampling.filters import keep
 
 
 class Warp:
@@ -54,9 +54,10 @@ class Warp:
         self._stops = self._flags(vocab_size, stop_ids) if params.min_tokens > 0 and stop_ids else None
         self._banned = self._bans(vocab_size)
         self._bias = self._biases(vocab_size) if params.logit_bias else None
-        filters = not self.greedy and (0 < params.top_k < vocab_size or params.top_p < 1 or params.min_p > 0)
+        in_use = 0 < params.top_k < vocab_size or params.top_p < 1 or params.min_p > 0
+        self._filters = in_use and not self.greedy
         self._plain = not (
-            self._penalises or self._repeats or filters or self._bias is not None or self._banned is not None
+            self._penalises or self._repeats or self._filters or self._bias is not None or self._banned is not None
         )
 
     @property
@@ -95,14 +96,14 @@ class Warp:
             return x
         if params.temperature != 1:
             x = x / params.temperature
-        if 0 < params.top_k < x.shape[-1]:
-            x = keep_top_k(x, params.top_k)
-        if params.top_p < 1:
-            x = keep_top_p(x, params.top_p)
-        return keep_min_p(x, params.min_p) if params.min_p > 0 else x
+        if self._filters:
+            x = keep(x, top_k=params.top_k, top_p=params.top_p, min_p=params.min_p)
+        return x
 
     def _penalise(self, x: Tensor, paths: Sequence[Sequence[int]]) -> Tensor:
         """Steps 2 and 3, with each row's own path counted as if it were committed."""
+        if self._seen is None and self._counts is None:
+            return x
         at = [[row for row, path in enumerate(paths) for _ in path], [token for path in paths for token in path]]
         where = tuple(torch.tensor(at, dtype=torch.int64, device=self._device)) if at[0] else None
         if self._seen is not None:
@@ -121,11 +122,11 @@ class Warp:
     def _exclude(self, x: Tensor, paths: Sequence[Sequence[int]]) -> Tensor:
         """Step 4."""
         if self._banned is not None:
-            x = x.masked_fill(self._banned, -torch.inf)
+            x = torch.where(self._banned, -torch.inf, x)
         if self._stops is not None:
             short = [self._out + len(path) < self.params.min_tokens for path in paths]
             if any(short):
-                x = x.masked_fill(self._stops & torch.tensor(short, device=self._device)[:, None], -torch.inf)
+                x = torch.where(self._stops & torch.tensor(short, device=self._device)[:, None], -torch.inf, x)
         return x
 
     def _flags(self, vocab_size: int, ids: Sequence[int]) -> Tensor:
