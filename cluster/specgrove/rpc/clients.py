@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc.aio
 
@@ -18,8 +18,11 @@ from specgrove.rpc.outbox import Outbox
 from specgrove.rpc.pump import pump
 from specgrove.rpc.status import explained, from_status
 from specgrove.v1 import generation_pb2 as pb
-from specgrove.v1.generation_pb2_grpc import GenerationServiceAsyncStub, GenerationServiceStub
+from specgrove.v1.generation_pb2_grpc import GenerationServiceStub
 from specgrove.v1.speculation_pb2_grpc import SpeculationServiceStub
+
+if TYPE_CHECKING:  # a type that exists in the stubs only
+    from specgrove.v1.generation_pb2_grpc import GenerationServiceAsyncStub
 
 Reply = TypeVar("Reply")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import grpc.aio
@@ -74,8 +74,8 @@ class _Listener(ABC):
 class GenerateServer(_Listener):
     """GenerationService over a Backend, with grpc.health.v1 and reflection.
 
-    `ports` are tried in order; 0 stands for any. `serving` is what health answers; None: always yes. With `api_keys` each call must name
-    one of them.
+    `ports` are tried in order; 0 stands for any. `serving` is what health answers. With `api_keys`
+    each call must name one of them.
     """
 
     def __init__(
@@ -86,11 +86,11 @@ class GenerateServer(_Listener):
         ports: Sequence[int] = (0,),
         advertise: str | None = None,
         api_keys: Sequence[str] = (),
-        serving: Callable[[], Awaitable[bool]] | None = None,
+        serving: Callable[[], bool] = lambda: True,
     ) -> None:
         super().__init__(host, ports, advertise, max_receive_bytes=MAX_MESSAGE_BYTES)
         self._servicer = DirectGenerationServicer(backend, api_keys=api_keys)
-        self._health = HealthServicer(serving or _always)
+        self._health = HealthServicer(serving)
 
     def _register(self, server: grpc.aio.Server) -> None:
         add_GenerationServiceServicer_to_server(self._servicer, server)
@@ -101,10 +101,6 @@ class GenerateServer(_Listener):
             reflection.SERVICE_NAME,
         ]
         reflection.enable_server_reflection(names, server)
-
-
-async def _always() -> bool:
-    return True
 
 
 class SpeculateServer(_Listener):
