@@ -50,6 +50,7 @@ async def _pump(
         async with aclosing(_closable(backend.generate(request))) as events:
             async for event in events:
                 await queue.put((index, event))
+                await asyncio.sleep(0)  # putting into a queue with room does not yield: let the other prompts speak
         await queue.put(None)
     except Exception as error:  # handed over, not swallowed: the reader raises it
         await queue.put(error)
