@@ -42,10 +42,9 @@ def test_full_level_keeps_the_best_paths_and_the_depth():
     assert tree.tokens[:2] == (0, 1)
 
 
-def test_sampled_paths_are_ranked_by_margin():
-    """At temperature above 0 the margin to the best sibling ranks paths: noise shifts that all siblings share don't."""
-    plan = DraftPlan(branching=(2, 1), max_nodes=3, temperature=1.0)
-    growth = start(plan)
+def test_paths_are_ranked_by_margin():
+    """The margin to the best sibling ranks paths; what all siblings share does not."""
+    growth = start(DraftPlan(branching=(2, 1), max_nodes=3))
     growth.extend([Children([5, 6], [3.0, 2.9])])
     growth.extend([Children([7], [-50.0]), Children([8], [40.0])])
 

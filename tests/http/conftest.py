@@ -9,22 +9,29 @@ from dataclasses import dataclass
 import httpx2
 import pytest
 import uvicorn
+from fastapi import FastAPI
 from tests.http.fake_backend import FakeBackend
 
 from specgrove.http import create_app
 
 
-@pytest.fixture
-def backend() -> FakeBackend:
-    """A fresh scripted backend."""
-    return FakeBackend()
+@pytest.fixture(scope="session")
+def _door() -> tuple[FakeBackend, FastAPI]:
+    backend = FakeBackend()
+    return backend, create_app(backend)
 
 
 @pytest.fixture
-async def client(backend: FakeBackend) -> AsyncIterator[httpx2.AsyncClient]:
+def backend(_door: tuple[FakeBackend, FastAPI]) -> FakeBackend:
+    """The scripted backend behind `client`; it has forgotten earlier tests."""
+    _door[0].reset()
+    return _door[0]
+
+
+@pytest.fixture
+async def client(_door: tuple[FakeBackend, FastAPI], backend: FakeBackend) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of the app, without a socket between."""
-    app = create_app(backend, max_body_bytes=2**21)
-    transport = httpx2.ASGITransport(app=app, raise_app_exceptions=True)
+    transport = httpx2.ASGITransport(app=_door[1], raise_app_exceptions=True)
     async with httpx2.AsyncClient(transport=transport, base_url="http://door") as one:
         yield one
 

@@ -244,9 +244,8 @@ class Config(Strict):
     @classmethod
     def bundled(cls, *, dtype: str = "float32") -> Self:
         """The family that comes with the package: two targets of different size and one draft for both."""
-        small = {"num_cpus": 0.1}
         family = ("grove-large", "grove-small", "grove-draft")
-        pool = {"dtype": dtype, "threads": 1, "resources": small}
+        pool = {"dtype": dtype, "threads": 1, "max_surge_percent": 100, "resources": {"num_cpus": 0.1}}
         return cls.from_mapping(
             {
                 "models": {name: {"source": name} for name in family},

@@ -145,13 +145,16 @@ class PoolConfig(Strict):
     dtype: Dtype | None = None
     """None: the model's."""
     threads: Count | None = None
-    """CPU threads of one replica's forward passes; None: torch decides."""
+    """CPU threads of one replica's forward passes; None: as many as num_cpus, at least one."""
     kv_slots: Count | None = None
     """KV budget in tokens; None: derived from memory and context length."""
     kv_bytes: Count | None = None
     """KV budget in bytes, instead of kv_slots."""
     max_model_len: Count | None = None
     """Longest session in tokens; None: what the model's own configuration says."""
+    max_surge_percent: Annotated[int, Field(ge=0, le=100)] = 0
+    """While a new configuration rolls out: how many replacements may start before old replicas stop, in percent of
+    `replicas`. 0 needs no spare room; a pool of one replica is then away until its replacement has loaded."""
     resources: ResourceConfig = ResourceConfig()
     """What Ray sets aside for each replica."""
     tensor_parallel_size: int = 1
@@ -173,6 +176,11 @@ class PoolConfig(Strict):
         return 1.0 if self.device.startswith("cuda") else 0.0
 
     @property
+    def cpu_threads(self) -> int:
+        """Threads of one replica's forward passes."""
+        return self.threads or max(1, int(self.resources.num_cpus))
+
+    @property
     def torch_device(self) -> str:
         """The device name for torch."""
         if self.device == "auto":
@@ -187,7 +195,7 @@ class TargetConfig(PoolConfig):
     """Names under which clients ask for it; empty: the model's name."""
     max_num_seqs: Count = 64
     """Most choices decoded together on one replica; more wait."""
-    max_num_batched_tokens: Count = 2048
+    max_num_batched_tokens: Count = 512
     """Most tokens of one step: prefill chunks, trees and single tokens together."""
     speculative_config: SpeculativeConfig | None = SpeculativeConfig()
     """How to draft for it; null: plain decoding."""
@@ -203,8 +211,8 @@ class DraftConfig(PoolConfig):
 
     targets: Strings = ()
     """Target pools it may serve; empty: all with the same vocabulary."""
-    max_num_seqs: Count = 256
-    """Most sessions drafted together."""
+    max_num_batched_tokens: Count = 512
+    """Most tokens of one draft forward pass; longer prompts are computed in chunks."""
 
 
 POOL_NAME = re.compile(r"^[a-z0-9]([a-z0-9_-]{0,40}[a-z0-9])?$")

@@ -91,7 +91,7 @@ class ReplicaCard:
     @classmethod
     def from_mapping(cls, raw: Mapping[str, Any]) -> Self:
         """Inverse of to_mapping."""
-        fixed = {k: tuple(v) if isinstance(v, list) else v for k, v in raw.items()}
+        fixed: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in raw.items()}
         return cls(**{**fixed, "model": ModelCard.from_mapping(raw["model"])})
 
 

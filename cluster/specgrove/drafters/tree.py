@@ -54,10 +54,12 @@ class TreeGrowth:
         return TokenTree(tuple(self.tokens), tuple(self.parents))
 
     def _path_score(self, parent: int, kids: Children, rank: int) -> float:
-        """Greedy: log q of the whole path. Sampled: how far each step's noised score is behind its best sibling."""
+        """How far each step of the path is behind its best sibling, summed; 0 for the draft's own favourite path.
+
+        The target follows the best child unless the two models disagree, so margins rank paths better than their
+        probability, which punishes a path for every flat distribution on its way.
+        """
         above = self._score[parent] if parent != ROOT else 0.0
-        if self.plan.temperature == 0.0:
-            return above + kids.scores[rank]
         return above + kids.scores[rank] - kids.scores[0]
 
     @staticmethod

@@ -30,7 +30,7 @@ def add_health_service(servicer: Any, server: Any) -> None:
 
 def _add(add: Callable[[Any, Any], None], servicer: Any, server: Any) -> None:
     factory = getattr(server, "service_handler_factory", None)
-    if type(getattr(factory, "__self__", None)).__name__ != "gRPCProxy":
+    if factory is None or type(getattr(factory, "__self__", None)).__name__ != "gRPCProxy":
         # A replica that listens itself (direct ingress) hears every cancel; only the proxy needs the guard.
         add(servicer, server)
         return

@@ -8,13 +8,14 @@ from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2 as pb
+from grpc_health.v1 import health_pb2_grpc
 
 SERVICE = "specgrove.v1.GenerationService"
 WATCH_S = 0.5
 """How often Watch looks."""
 
 
-class HealthServicer:
+class HealthServicer(health_pb2_grpc.HealthServicer):
     """Check and Watch, for the whole server ("") and for our service.
 
     The context parameter has the name by which Serve recognises it.
@@ -31,6 +32,11 @@ class HealthServicer:
             return pb.HealthCheckResponse()
         return pb.HealthCheckResponse(status=self._state(request.service))
 
+    async def List(self, request: pb.HealthListRequest, grpc_context: Any) -> pb.HealthListResponse:
+        """The state of all that we have."""
+        statuses = {name: pb.HealthCheckResponse(status=self._state(name)) for name in ("", SERVICE)}
+        return pb.HealthListResponse(statuses=statuses)
+
     async def Watch(self, request: pb.HealthCheckRequest, grpc_context: Any) -> AsyncIterator[pb.HealthCheckResponse]:
         """The state now and after every change, until the client goes away."""
         told: int | None = None
@@ -40,6 +46,13 @@ class HealthServicer:
                 told = state
                 yield pb.HealthCheckResponse(status=state)
             await asyncio.sleep(WATCH_S)
+
+    async def List(self, request: pb.HealthListRequest, grpc_context: Any) -> pb.HealthListResponse:
+        """The state of each."""
+        names = ("", SERVICE)
+        return pb.HealthListResponse(
+            statuses={name: pb.HealthCheckResponse(status=self._state(name)) for name in names}
+        )
 
     def _state(self, service: str) -> Any:
         if service not in ("", SERVICE):

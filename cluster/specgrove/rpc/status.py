@@ -85,6 +85,8 @@ def public(error: BaseException) -> SpecgroveError:
     """The error as a client may see it; anything unexpected is logged and replaced by a reference to the log."""
     if isinstance(error, SpecgroveError):
         return error
+    if isinstance(error, DecodeError):  # grpc.aio parses what a stream reads inside our handler
+        return ProtocolError(f"a message cannot be read: {error}")
     reference = uuid4().hex[:12]
     log.error("unexpected error %s", reference, exc_info=error)
     return SpecgroveError(f"internal error; the server's log has it as {reference}")

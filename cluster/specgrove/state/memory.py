@@ -11,9 +11,10 @@ from specgrove.state.store import Announcement, Snapshot
 class MemoryStore:
     """StateStore in a dictionary. Never blocks; its methods are async because the contract is."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, first_version: int = 0) -> None:
+        """first_version: so that a store made anew does not repeat versions that readers have seen."""
         self._replicas: dict[str, Announcement] = {}
-        self._version = 0
+        self._version = first_version
 
     async def register(self, card: ReplicaCard, load: Load, *, lease_s: float, now: float) -> None:
         """See StateStore."""
@@ -44,7 +45,8 @@ class MemoryStore:
     async def snapshot(self, *, now: float) -> Snapshot:
         """See StateStore."""
         self._expire(now)
-        return Snapshot(version=self._version, taken_at=now, replicas=tuple(self._replicas[name] for name in sorted(self._replicas)))
+        live = tuple(self._replicas[name] for name in sorted(self._replicas))
+        return Snapshot(version=self._version, taken_at=now, replicas=live)
 
     def _expire(self, now: float) -> None:
         for name in [name for name, known in self._replicas.items() if known.expires_at <= now]:

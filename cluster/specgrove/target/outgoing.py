@@ -7,7 +7,7 @@ import time
 from torch import Tensor
 
 from specgrove.core.protocols import TargetObserver
-from specgrove.core.request import ChoiceFinished, Chunk, Finished, GenerateEvent, RoundTrace, Started
+from specgrove.core.request import ChoiceFinished, Chunk, Finished, GenerateEvent, RoundTrace, Started, TokenLogprob
 from specgrove.engine.tokenizer import TextCodec
 from specgrove.errors import SpecgroveError
 from specgrove.sampling.verify import Verdict
@@ -69,7 +69,7 @@ class Outgoing:
                 verify_s=forward_s,
                 round_s=round_s,
             )
-        logprobs = ()
+        logprobs: tuple[TokenLogprob, ...] = ()
         if session.job.request.logprobs is not None:
             judged = [0, *(node + 1 for node in verdict.accepted)][: len(kept)]
             logprobs = token_logprobs(logits[judged], kept, session.job.request.logprobs, self._codec)

@@ -62,6 +62,8 @@ class Session:
     waited_s: float = 0.0
     last_emit: float = 0.0
     finished: Stop | None = None
+    closed: bool = False
+    """Its end was sent and its KV given back."""
 
     def __post_init__(self) -> None:
         self.prefix.extend(self.tokens)

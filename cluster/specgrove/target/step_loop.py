@@ -195,7 +195,8 @@ class StepLoop:
         """One choice ended; with the last one the job ends."""
         self._out.choice_finished(session)
         session.sequence.release()
-        if not session.job.unfinished:
+        session.closed = True
+        if all(other.closed for other in session.job.sessions):
             self._out.finished(session.job)
             self._free(session.job)
 

@@ -49,22 +49,22 @@ PHRASES: dict[str, tuple[str, ...]] = {
     "*": ("Now {name} has {n} times as many.", "The number grows {n} times."),
 }
 BARE: tuple[str, ...] = ("What is {a} {op} {b}?", "Compute {a} {op} {b}.", "{a} {op} {b} = ?")
-MOST = 50
+MOST = 30
 """No value on the way, and no answer, is larger than this: sums that a very small model can learn by heart."""
 
 
 def _step(rng: random.Random, value: int) -> Step:
     """Draw an operation that keeps the value between 0 and MOST."""
-    ops = ["+", "-"] if value > 2 else ["+"]
+    ops = (["+"] if value < MOST else []) + (["-"] if value > 2 else [])
     if 2 <= value <= 10:
         ops.append("*")
     op = rng.choice(ops)
     if op == "*":
         number = rng.randint(2, min(5, MOST // value))
     elif op == "-":
-        number = rng.randint(1, min(12, value))
+        number = rng.randint(1, min(9, value))
     else:
-        number = rng.randint(1, max(1, min(12, MOST - value)))
+        number = rng.randint(1, min(9, MOST - value))
     return Step(op, number, rng.randrange(len(PHRASES[op])))
 
 
@@ -80,7 +80,7 @@ def _reasoning(start: int, steps: list[Step]) -> tuple[str, int]:
 
 
 def _draw_steps(rng: random.Random, count: int) -> tuple[int, list[Step]]:
-    start = rng.randint(2, 30) if rng.random() < 0.5 else rng.randint(2, 12)
+    start = rng.randint(2, 25) if rng.random() < 0.4 else rng.randint(2, 12)
     steps, value = [], start
     for _ in range(count):
         step = _step(rng, value)

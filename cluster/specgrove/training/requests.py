@@ -18,9 +18,9 @@ def _numbers(values: list[int]) -> str:
 
 
 def count(rng: random.Random) -> Problem:
-    """Count up or down between two numbers up to 60; now and then a long way."""
-    low = rng.randint(1, 50)
-    high = min(60, low + (rng.randint(2, 8) if rng.random() < 0.75 else rng.randint(9, 24)))
+    """Count up or down between two numbers up to 40; now and then a long way."""
+    low = rng.randint(1, 32)
+    high = min(40, low + (rng.randint(2, 8) if rng.random() < 0.75 else rng.randint(9, 20)))
     down = rng.random() < 0.3
     first, last = (high, low) if down else (low, high)
     values = list(range(first, last - 1, -1) if down else range(first, last + 1))
@@ -31,8 +31,8 @@ def count(rng: random.Random) -> Problem:
 
 
 def sort(rng: random.Random) -> Problem:
-    """Sort three to five different numbers under 60."""
-    values = rng.sample(range(1, 60), rng.randint(3, 5))
+    """Sort three or four different numbers under 40."""
+    values = rng.sample(range(1, 40), rng.randint(3, 4))
     form = rng.choice(("Sort these numbers: {0}", "Put these numbers in order: {0}"))
     ordered = sorted(values)
     given = _numbers(values)
@@ -49,8 +49,8 @@ def repeat(rng: random.Random) -> Problem:
 
 
 def reverse(rng: random.Random) -> Problem:
-    """Give three to five words back in reverse order."""
-    chosen = rng.sample(words.WORDS, rng.randint(3, 5))
+    """Give three or four words back in reverse order."""
+    chosen = rng.sample(words.WORDS, rng.randint(3, 4))
     form = rng.choice(("Reverse the order of these words: {0}", "Write these words backwards: {0}"))
     answer = " ".join(reversed(chosen))
     return Problem(f"reverse {' '.join(chosen)}", form.format(" ".join(chosen)), answer, same_text(answer))

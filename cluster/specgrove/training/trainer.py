@@ -54,7 +54,7 @@ def rate(step: int, steps: int | None) -> float:
 
 def weighted_loss(model: PreTrainedModel, rows: Batch) -> torch.Tensor:
     """Mean cross-entropy in nats over the batch's weights; a scalar."""
-    logits = model(input_ids=rows.ids, use_cache=False).logits  # [rows, length, vocab]
+    logits = model(input_ids=rows.ids, attention_mask=rows.mask, use_cache=False).logits  # [rows, length, vocab]
     each = functional.cross_entropy(logits.flatten(0, 1).float(), rows.targets.flatten(), reduction="none")
     weights = rows.weights.flatten()
     return (each * weights).sum() / weights.sum()

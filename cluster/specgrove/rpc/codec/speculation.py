@@ -70,6 +70,7 @@ def decode_welcome(message: pb.SpeculateResponse) -> ReplicaCard:
 def batch_of_updates(updates: Sequence[Update]) -> pb.SpeculateResponse:
     """One message from the target."""
     message = pb.SpeculateResponse()
+    message.batch.SetInParent()
     add = message.batch.updates.add
     for update in updates:
         _encode_update(update, add())
@@ -143,6 +144,7 @@ def _decode_plan(message: pb.DraftPlan) -> DraftPlan:
 def batch_of_messages(messages: Sequence[DraftMessage]) -> pb.SpeculateRequest:
     """One message from the draft."""
     out = pb.SpeculateRequest()
+    out.batch.SetInParent()
     add = out.batch.messages.add
     for message in messages:
         _encode_message(message, add())
