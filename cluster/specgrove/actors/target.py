@@ -1,0 +1,139 @@
+"""A target replica as a Serve deployment: engine, step loop, two gRPC listeners and a place in the registry."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+from zlib import crc32
+
+from specgrove.actors.identity import Identity, token_of, tune_process
+from specgrove.actors.loading import load_engine
+from specgrove.actors.membership import Membership
+from specgrove.actors.registry import Registry
+from specgrove.config import Config, TargetConfig
+from specgrove.core.cards import ReplicaCard
+from specgrove.core.speculate import DraftPlan
+from specgrove.engine.runner import Engine
+from specgrove.rpc.servers import GenerateServer, SpeculateServer
+from specgrove.target.replica import TargetOptions, TargetReplica
+from specgrove.telemetry.metrics import Metrics
+
+log = logging.getLogger("specgrove.target")
+
+STOP_MARGIN_S = 5.0
+"""Part of drain_timeout_s kept back for closing the listeners: Serve kills a replica when its time is over."""
+
+
+def draft_plan(pool: TargetConfig) -> DraftPlan | None:
+    """What this pool asks of drafts; None when it decodes plainly."""
+    asked = pool.speculative_config
+    if asked is None:
+        return None
+    return DraftPlan(
+        method="chain" if asked.is_chain else "tree",
+        branching=asked.shape,
+        max_nodes=asked.nodes,
+    )
+
+
+class TargetServer:
+    """Serve's user class. Serve places, watches and replaces it; requests go straight to its gRPC listener."""
+
+    async def __init__(self, pool: str, config: Mapping[str, Any]) -> None:  # type: ignore[misc]  # Serve awaits it
+        self._config = Config.from_mapping(config)
+        self._pool = self._config.targets[pool]
+        tune_process(self._config)
+        self._identity = Identity.of_this_process()
+        self._stopped = False
+        self._registry = Registry(self._identity.app, token_of(self._config))
+        token = await self._registry.token()
+        engine = await load_engine(self._config, self._pool)
+        self._metrics = Metrics(model_name=self._pool.served_names[0], replica=self._identity.replica)
+        card = self._card(pool, engine)
+        self._replica = TargetReplica(engine, self._options(card, token), self._metrics)
+        self._replica.start()
+        card = await self._listen(card)
+        self._membership = Membership(
+            self._registry,
+            card,
+            self._replica.load,
+            heartbeat_s=self._config.state.heartbeat_s,
+            lease_s=self._config.state.lease_s,
+        )
+        await self._membership.join()
+        log.info("target ready", extra={"replica": card.replica, "generate": card.generate_address})
+
+    def _card(self, pool: str, engine: Engine) -> ReplicaCard:
+        return ReplicaCard(
+            replica=self._identity.replica,
+            role="target",
+            pool=pool,
+            model=engine.card,
+            served_names=self._pool.served_names,
+            draft_pools=self._config.draft_pools(pool),
+            node=self._identity.node,
+        )
+
+    def _options(self, card: ReplicaCard, token: str) -> TargetOptions:
+        return TargetOptions(
+            card=card,
+            cluster_token=token,
+            plan=draft_plan(self._pool) if card.draft_pools else None,
+            max_num_seqs=self._pool.max_num_seqs,
+            max_num_batched_tokens=self._pool.max_num_batched_tokens,
+        )
+
+    async def _listen(self, card: ReplicaCard) -> ReplicaCard:
+        """Open the two listeners; returns the card with their addresses."""
+        listeners = self._config.listeners
+        host = self._identity.node if listeners.replica_host == "node" else listeners.replica_host
+        generate, speculate = (
+            _own_order(ports, card.replica) for ports in (listeners.generate_range, listeners.speculate_range)
+        )
+        self._generate = GenerateServer(self._replica, host=host, ports=generate)
+        self._speculate = SpeculateServer(self._replica, card, host=host, ports=speculate)
+        return replace(
+            card,
+            generate_address=await self._generate.start(),
+            speculate_address=await self._speculate.start(),
+        )
+
+    async def metrics(self) -> str:
+        """This replica's exposition in Prometheus' text format."""
+        self._metrics.observe_load(self._replica.load())
+        return self._metrics.exposition().decode()
+
+    async def check_health(self) -> None:
+        """Serve replaces the replica when this raises."""
+        if not self._replica.healthy():
+            raise RuntimeError(f"the step loop of {self._identity.replica} does not move any more")
+
+    async def __del__(self) -> None:
+        """Serve calls this once when the replica is told to stop, and kills the process when drain_timeout_s is over.
+
+        Serve does not see the sessions on our own listener, so this is where they are waited for.
+        """
+        if self._stopped or not hasattr(self, "_membership"):
+            return
+        self._stopped = True
+        draining = asyncio.create_task(self._replica.drain(max(0.0, self._config.drain_timeout_s - STOP_MARGIN_S)))
+        await asyncio.sleep(0)  # drain() refuses new sessions from its first step on
+        try:
+            await self._membership.beat()
+        except Exception as error:  # actor loop: an unreachable registry must not keep us from draining
+            log.warning("could not announce the draining: %s", error)
+        if not await draining:
+            log.warning("stopping %s with live sessions: drain_timeout_s is over", self._identity.replica)
+        await self._membership.leave()
+        await self._generate.stop(1.0)
+        await self._speculate.stop(0.5)
+        await asyncio.to_thread(self._replica.stop)
+
+
+def _own_order(ports: range, replica: str) -> list[int]:
+    """The same ports, each replica beginning elsewhere, so that replicas of one node seldom try a taken one."""
+    first = crc32(replica.encode()) % len(ports)
+    return [*ports[first:], *ports[:first]]
