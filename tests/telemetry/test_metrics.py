@@ -61,7 +61,8 @@ def test_requests_and_gauges() -> None:
     """Finish reasons in vLLM's words, latencies, prefix cache and load."""
     metrics = target()
     metrics.prefilled(tokens=100, cached=64, ttft_s=0.2)
-    metrics.finished("cancelled", prompt_tokens=100, completion_tokens=5, e2e_s=1.5)
+    metrics.finished("cancelled", prompt_tokens=100, completion_tokens=5, e2e_s=1.0)
+    metrics.finished("length", prompt_tokens=0, completion_tokens=5, e2e_s=0.5)
     metrics.stepped(rows=20, sessions=2, forward_s=0.01, total_s=0.012)
     metrics.refused_tree("stale")
     metrics.refused_tree("bad_tree")
@@ -71,7 +72,10 @@ def test_requests_and_gauges() -> None:
 
     expected = {
         "vllm:request_success_total[finished_reason=abort,replica=t1]": 1,
+        "vllm:request_success_total[finished_reason=length,replica=t1]": 1,
         "vllm:request_success_total[finished_reason=stop,replica=t1]": 0,
+        "vllm:request_prompt_tokens_count[replica=t1]": 1,
+        "vllm:request_generation_tokens_count[replica=t1]": 2,
         "vllm:prompt_tokens_total[replica=t1]": 100,
         "vllm:prefix_cache_queries_total[replica=t1]": 100,
         "vllm:prefix_cache_hits_total[replica=t1]": 64,

@@ -147,7 +147,7 @@ STEP_SESSIONS = Spec(
 )  # fmt: skip
 REQUEST_PROMPT = Spec(
     name="vllm:request_prompt_tokens", kind="histogram", buckets=LENGTHS,
-    text="Prompt tokens of a finished choice.",
+    text="Prompt tokens of a finished request.",
     ask="mean = rate(vllm:request_prompt_tokens_sum[w]) / rate(vllm:request_prompt_tokens_count[w])",
 )  # fmt: skip
 REQUEST_GENERATION = Spec(

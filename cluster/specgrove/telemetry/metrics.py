@@ -121,10 +121,14 @@ class Metrics(ReplicaMetrics):
         self._first_token.observe(ttft_s)
 
     def finished(self, reason: str, *, prompt_tokens: int, completion_tokens: int, e2e_s: float) -> None:
-        """A choice ended: stop, length, cancelled (vLLM's `abort`) or error."""
+        """A choice ended: stop, length, cancelled (vLLM's `abort`) or error.
+
+        prompt_tokens: of the request, given with its first choice only; 0 with the others.
+        """
         self._family(catalog.SUCCESS).number("abort" if reason == "cancelled" else reason).value += 1
         self._e2e.observe(e2e_s)
-        self._prompt_lengths.observe(prompt_tokens)
+        if prompt_tokens:
+            self._prompt_lengths.observe(prompt_tokens)
         self._output_lengths.observe(completion_tokens)
 
     def observe_load(self, load: Load) -> None:
