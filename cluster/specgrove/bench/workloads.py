@@ -21,12 +21,12 @@ DEFAULT = (
     Prompt("code", "Write a Python function that merges two sorted lists into one sorted list, with a docstring."),
     Prompt("code", "Write a Python class for a stack with push, pop, peek and is_empty methods."),
     Prompt("code", "Implement binary search in JavaScript and explain each step in comments."),
-    Prompt("code", "Write a SQL query that lists the ten customers with the highest total order value, then explain it."),
-    Prompt("maths", "Solve step by step: a train travels 180 km in 2.5 hours. What is its average speed in metres per second?"),
+    Prompt("code", "Write a SQL query for the ten customers with the highest total order value, then explain it."),
+    Prompt("maths", "Solve step by step: a train travels 180 km in 2.5 hours. What is its speed in metres per second?"),
     Prompt("maths", "Compute the derivative of x^3 * sin(x) step by step, naming each rule you use."),
     Prompt("maths", "List the first fifteen prime numbers and then their sum, step by step."),
     Prompt("prose", "Tell a short story about a lighthouse keeper who finds a message in a bottle."),
-)  # fmt: skip
+)
 
 
 def load(path: Path | None) -> tuple[Prompt, ...]:

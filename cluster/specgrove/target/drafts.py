@@ -24,8 +24,9 @@ from specgrove.core.tree import TokenTree
 from specgrove.errors import TreeError
 from specgrove.target.session import Session
 
-JITTER_S = 0.005
-"""Allowance for thread and socket scheduling on top of a predicted wait."""
+JITTER_S = 0.02
+"""Allowance for thread and socket scheduling on a busy machine, on top of a predicted wait; spent only when a draft is
+late, and then once."""
 SMOOTHING = 0.2
 """Weight of the newest observation in the moving averages."""
 
