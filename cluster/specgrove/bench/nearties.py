@@ -1,7 +1,8 @@
 """Is every emitted token the target's own? Each is judged by a cacheless forward pass of transformers' model.
 
 Floating point: another batch shape gives slightly different logits, so a token may differ from the judge's where the
-two best scores nearly tie. A difference is `near tie` when the gap is at most epsilon, else `real` (design.md section 2).
+two best scores nearly tie. A difference is a near tie when the gap is at most epsilon, else it is real (design.md,
+section 2).
 """
 
 from __future__ import annotations

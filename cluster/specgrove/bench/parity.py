@@ -103,8 +103,8 @@ def table(out: Mapping[str, Any]) -> str:
     """The report as Markdown."""
     settings = out["settings"]
     lines = [
-        f"Target {settings['target']}, draft {settings['draft']}, {settings['dtype']}, {settings['prompts']} prompts of "
-        f"{settings['tokens']} tokens.",
+        f"Target {settings['target']}, draft {settings['draft']}, {settings['dtype']}, {settings['prompts']} prompts "
+        f"of {settings['tokens']} tokens.",
         "",
         "| T | speculation | outputs equal to plain | tokens | near ties | real differences | largest gap |",
         "|---|---|---|---|---|---|---|",

@@ -114,27 +114,28 @@ def speed_table(out: Mapping[str, Any]) -> str:
     lines += ["", "| prompts | speculative / plain | speculative / better assisted |", "|---|---|---|"]
     for kind, row in out["throughput"].items():
         lines.append(f"| {kind} | {row['speculative_over_plain']:.2f} | {row['speculative_over_best_assisted']:.2f} |")
+    same, judged = out["same_text_as_plain"], out["judged"]
     share, ms = speculation["share_of_round"], speculation["median_ms"]
     positions = ", ".join(f"{value:.2f}" for value in speculation["acceptance_by_position"])
     lines += [
         "",
         f"Committed tokens per round {speculation['committed_per_round']:.2f}; acceptance by position {positions}; "
-        f"{speculation['mean_nodes']:.1f} nodes per tree; {100 * speculation['rounds_with_tree']:.0f} % of rounds had a "
-        "tree.",
+        f"{speculation['mean_nodes']:.1f} nodes per tree; {100 * speculation['rounds_with_tree']:.0f} % of rounds had "
+        "a tree.",
         "",
         "| part of a round | share | median |",
         "|---|---|---|",
         *(f"| {part} | {100 * share[part]:.1f} % | {ms[part]:.2f} ms |" for part in ("draft", "verify", "rest")),
         "",
-        f"Same tokens speculatively and plainly: {out['same_text_as_plain']['equal']} of {out['same_text_as_plain']['of']}"
-        " runs. Judged token by token by a cacheless forward pass of transformers:",
+        f"Same tokens speculatively and plainly: {same['equal']} of {same['of']} runs. "
+        "Judged token by token by a cacheless forward pass of transformers:",
         "",
         "| output | tokens | near ties | real differences | largest gap |",
         "|---|---|---|---|---|",
     ]
-    for name, row in out["judged"].items():
+    for name, row in judged.items():
         lines.append(
-            f"| {name} | {row['tokens']} | {row['near_ties']} (gap up to {row['epsilon']}) | {row['real_differences']} | "
-            f"{row['largest_gap']} |"
+            f"| {name} | {row['tokens']} | {row['near_ties']} (gap up to {row['epsilon']}) | {row['real_differences']} "
+            f"| {row['largest_gap']} |"
         )
     return "\n".join(lines) + "\n"

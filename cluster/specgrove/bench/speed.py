@@ -67,11 +67,12 @@ def run(
     with serving(config) as client:
         ways = variants(client, MODEL, reference, tokens=tokens, temperature=temperature, length=assisted_length)
         runs = _interleave(ways, work, ids, repeats=repeats, seed=seed)
-    judged = {
-        name: judge(reference, [(ids[r.prompt], r.tokens, r.prompt) for r in runs if r.variant == name and r.repeat == 0],
-                    temperature=temperature, vocab_size=codec.vocab_size, epsilon=epsilon)
-        for name in (PLAIN, SPECULATIVE)
-    }  # fmt: skip
+    judged = {}
+    for name in (PLAIN, SPECULATIVE):
+        outputs = [(ids[r.prompt], r.tokens, r.prompt) for r in runs if r.variant == name and r.repeat == 0]
+        judged[name] = judge(
+            reference, outputs, temperature=temperature, vocab_size=codec.vocab_size, epsilon=epsilon
+        ).summary()
     settings = {
         "target": Path(target).name,
         "draft": Path(draft).name,
@@ -85,7 +86,7 @@ def run(
         "prompts": [prompt.text for prompt in work],
         "seed": seed,
     }
-    out = report.speed(settings, runs, {name: j.summary() for name, j in judged.items()}, same_text(runs))
+    out = report.speed(settings, runs, judged, same_text(runs))
     if json_out is not None:
         report.write(json_out, out)
     return out
