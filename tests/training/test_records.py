@@ -37,7 +37,7 @@ def test_training_and_held_out_are_disjoint():
 
 
 def test_every_kind_is_held_out_and_shares_sum_to_one():
-    """Fifteen in a row cover every kind."""
+    """As many as there are kinds, in a row, cover every kind."""
     assert {s.kind for s in held_out(0, len(KINDS))} == set(KINDS)
     assert sum(share for share, _ in KINDS.values()) == pytest.approx(1.0)
 

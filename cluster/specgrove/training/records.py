@@ -41,21 +41,22 @@ class Sample:
 
 
 KINDS: dict[str, tuple[float, Callable[[random.Random], Problem]]] = {
-    "one_step": (0.16, lambda rng: word_problem(rng, 1)),
-    "two_step": (0.13, lambda rng: word_problem(rng, 2)),
-    "three_step": (0.10, lambda rng: word_problem(rng, 3)),
-    "bare_sum": (0.11, bare_sum),
+    "one_step": (0.14, lambda rng: word_problem(rng, 1)),
+    "two_step": (0.11, lambda rng: word_problem(rng, 2)),
+    "three_step": (0.08, lambda rng: word_problem(rng, 3)),
+    "bare_sum": (0.10, bare_sum),
     "count": (0.07, requests.count),
-    "sort": (0.08, requests.sort),
-    "repeat": (0.05, requests.repeat),
+    "sort": (0.07, requests.sort),
+    "repeat": (0.04, requests.repeat),
+    "echo": (0.12, requests.echo),
     "reverse": (0.07, requests.reverse),
     "json": (0.05, requests.json_object),
     "bullets": (0.04, requests.bullets),
     "members": (0.03, requests.members),
     "definition": (0.03, requests.definition),
     "saying": (0.02, requests.saying),
-    "greeting": (0.03, requests.greeting),
-    "refusal": (0.03, requests.refusal),
+    "greeting": (0.015, requests.greeting),
+    "refusal": (0.015, requests.refusal),
 }
 """Each kind's share of the training records, and its maker."""
 

@@ -48,6 +48,14 @@ def repeat(rng: random.Random) -> Problem:
     return Problem(question, question, answer, same_text(answer))
 
 
+def echo(rng: random.Random) -> Problem:
+    """Give four to ten words, names and numbers back as they are; nothing teaches copying faster."""
+    pool = (lambda: rng.choice(words.WORDS), lambda: rng.choice(words.NAMES), lambda: str(rng.randint(1, 40)))
+    said = " ".join(rng.choices(pool, (6, 2, 2))[0]() for _ in range(rng.randint(4, 10)))
+    form = rng.choice(("Repeat after me: {0}", "Copy this: {0}", "Say exactly this: {0}"))
+    return Problem(f"echo {said}", form.format(said), said, same_text(said))
+
+
 def reverse(rng: random.Random) -> Problem:
     """Give three or four words back in reverse order."""
     chosen = rng.sample(words.WORDS, rng.randint(3, 4))

@@ -20,7 +20,7 @@ from specgrove.training.records import training
 from specgrove.training.tokenizer import END_OF_TEXT, conversation_ids
 
 SHORT, LONG, LONG_EVERY = 256, 768, 8
-PROMPT_WEIGHT = 0.05
+PROMPT_WEIGHT = 0.1
 """Loss weight of tokens that the user writes; they are mostly unpredictable, but teach a little language."""
 
 
