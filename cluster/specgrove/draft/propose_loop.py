@@ -85,8 +85,8 @@ class ProposeLoop:
         begun = time.perf_counter()
         logits = self.engine.forward([w.segment for w in work])
         asking = [w for w in work if len(w.segment.wanted)]
+        spent = time.perf_counter() - begun  # on CUDA: until the work is queued; waiting for it counts as sampling
         children = self._children(asking, logits) if asking else {}
-        spent = time.perf_counter() - begun
         self.observer.drafted(rows=sum(len(w.segment.tokens) for w in work), seconds=spent)
         for w in work:
             if w.catching_up:

@@ -28,10 +28,10 @@ class Reference:
 
     def __init__(self, target: str, draft: str | None, *, dtype: str, device: str = "cpu") -> None:
         kwargs: dict[str, Any] = {"dtype": "auto" if dtype == "auto" else getattr(torch, dtype)}
-        self.target: Any = AutoModelForCausalLM.from_pretrained(target, **kwargs).to(device).eval()
-        self.draft: Any = AutoModelForCausalLM.from_pretrained(draft, **kwargs).to(device).eval() if draft else None
+        self.target: Any = _load(target, kwargs, device)
+        self.draft: Any = _load(draft, kwargs, device) if draft is not None else None
         self._device = device
-        self._draft_defaults = self.draft.generation_config if draft else None
+        self._draft_defaults: Any = self.draft.generation_config if draft is not None else None
 
     def plain(self, prompt: Sequence[int], count: int, *, temperature: float, seed: int) -> Generated:
         """`generate` with the target alone: exactly `count` new tokens."""
@@ -76,3 +76,8 @@ class Reference:
             ids, attention_mask=torch.ones_like(ids), generation_config=config, use_model_defaults=False, **extra
         )
         return Generated(tuple(out[0, len(prompt) :].tolist()))
+
+
+def _load(path: str, kwargs: dict[str, Any], device: str) -> Any:
+    model: Any = AutoModelForCausalLM.from_pretrained(path, **kwargs)
+    return model.to(device).eval()
