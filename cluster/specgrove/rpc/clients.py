@@ -14,7 +14,7 @@ from specgrove.core.request import Chunk, Finished, GenerateEvent, GenerateReque
 from specgrove.errors import ProtocolError, ReplicaLost, SpecgroveError, Unavailable
 from specgrove.rpc import codec
 from specgrove.rpc.channel import peer_options
-from specgrove.rpc.outbox import Outbox
+from specgrove.rpc.outbox import MAX_QUEUED, Outbox
 from specgrove.rpc.pump import pump
 from specgrove.rpc.status import explained, from_status
 from specgrove.v1 import generation_pb2 as pb
@@ -121,18 +121,20 @@ class TargetClient:
             await channel.close()
 
 
-async def speculate(address: str, card: ReplicaCard, token: str, sink: ProposeSink) -> None:
+async def speculate(
+    address: str, card: ReplicaCard, token: str, sink: ProposeSink, *, max_queued: int = MAX_QUEUED
+) -> None:
     """One stream from this draft to the target at `address`; pumps until it ends or this task is cancelled.
 
     Returns when the target ended the stream. Raises Unauthenticated or ProtocolError when the target refuses us,
-    Unavailable when it cannot be reached, stops or dies, CapacityError when it does not read. `sink` is called on this
-    event loop; what it gets to send with may be called from any thread.
+    Unavailable when it cannot be reached, stops or dies, CapacityError when more than `max_queued` (about token ids)
+    wait for it. `sink` is called on this event loop; what it gets to send with may be called from any thread.
     """
     async with grpc.aio.insecure_channel(address, options=peer_options()) as channel:
         call = SpeculationServiceStub(channel).Speculate()
         try:
             target = await _greet(call, card, token)
-            outbox = Outbox(codec.weigh_message)
+            outbox = Outbox(codec.weigh_message, limit=max_queued)
             try:
                 sink.connected(target, outbox.send)
                 await pump(

@@ -47,13 +47,6 @@ class HealthServicer(health_pb2_grpc.HealthServicer):
                 yield pb.HealthCheckResponse(status=state)
             await asyncio.sleep(WATCH_S)
 
-    async def List(self, request: pb.HealthListRequest, grpc_context: Any) -> pb.HealthListResponse:
-        """The state of each."""
-        names = ("", SERVICE)
-        return pb.HealthListResponse(
-            statuses={name: pb.HealthCheckResponse(status=self._state(name)) for name in names}
-        )
-
     def _state(self, service: str) -> Any:
         if service not in ("", SERVICE):
             return pb.HealthCheckResponse.SERVICE_UNKNOWN
