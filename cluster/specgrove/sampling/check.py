@@ -8,6 +8,9 @@ from collections.abc import Iterable, Sequence
 from specgrove.core.sampling import SamplingParams
 from specgrove.errors import RequestError
 
+LEAST_TEMPERATURE = 1e-6
+"""Below this the logits over the temperature leave float32."""
+
 
 def check_params(params: SamplingParams, *, vocab_size: int, stop_ids: Sequence[int] = ()) -> None:
     """Raises RequestError for a value out of range, an id outside the vocabulary, or a request that bans every token.
@@ -16,7 +19,7 @@ def check_params(params: SamplingParams, *, vocab_size: int, stop_ids: Sequence[
     """
     ranges = (
         ("temperature", params.temperature, 0.0, math.inf, "0 or more"),
-        ("top_k", params.top_k, -1, math.inf, "0 (off) or more"),
+        ("top_k", params.top_k, -1, math.inf, "0 or -1 (off) or more"),
         ("top_p", params.top_p, 0.0, 1.0, "between 0 and 1"),
         ("min_p", params.min_p, 0.0, 1.0, "between 0 and 1"),
         ("presence_penalty", params.presence_penalty, -2.0, 2.0, "between -2 and 2"),
@@ -27,6 +30,10 @@ def check_params(params: SamplingParams, *, vocab_size: int, stop_ids: Sequence[
     for name, value, low, high, what in ranges:
         if not (low <= value <= high and math.isfinite(value)):
             raise RequestError(f"{name} must be {what}, got {value}", param=name)
+    if 0 < params.temperature < LEAST_TEMPERATURE:
+        raise RequestError(
+            f"temperature {params.temperature} is below {LEAST_TEMPERATURE}; use 0 for greedy", param="temperature"
+        )
     if not (params.repetition_penalty > 0 and math.isfinite(params.repetition_penalty)):
         raise RequestError(
             f"repetition_penalty must be over 0, got {params.repetition_penalty}", param="repetition_penalty"

@@ -13,6 +13,11 @@ def first_max(scores: Tensor) -> Tensor:
     """
     if scores.device.type == "cpu":
         return torch.from_numpy(scores.detach().numpy().argmax(axis=-1))
+    return first_max_by_ties(scores)
+
+
+def first_max_by_ties(scores: Tensor) -> Tensor:
+    """first_max() without a promise from the library: the lowest of all ids that hold the maximum."""
     ids = torch.arange(scores.shape[-1], device=scores.device)
     return torch.where(scores == scores.amax(-1, keepdim=True), ids, scores.shape[-1]).amin(-1)
 
