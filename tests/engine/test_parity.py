@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tests.engine import zoo
 
 from specgrove.engine import attention, batch
 from specgrove.engine.hooks import NAME
-from tests.engine import zoo
 
 ATOL = 2e-5
 NAMES = sorted(zoo.CONFIGS)

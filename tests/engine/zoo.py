@@ -101,6 +101,19 @@ def plain(network: PreTrainedModel, tokens: Sequence[int]) -> Tensor:
         network.set_attn_implementation(NAME)
 
 
+@torch.inference_mode()
+def plain_last(network: PreTrainedModel, texts: Sequence[Sequence[int]]) -> Tensor:
+    """Logits [len(texts), vocab] after each text, as `plain` gives them, in one padded pass (padding comes behind)."""
+    width = max(map(len, texts))
+    sent = torch.tensor([[*text, *[0] * (width - len(text))] for text in texts])
+    network.set_attn_implementation("eager")
+    try:
+        logits = network(input_ids=sent, use_cache=False).logits.float()
+    finally:
+        network.set_attn_implementation(NAME)
+    return logits[torch.arange(len(texts)), torch.tensor([len(text) - 1 for text in texts])]
+
+
 def chunk(sequence: KVSequence, tokens: Sequence[int], wanted: Sequence[int] | None = None) -> Segment:
     """Reserve rows for the next tokens of a sequence; all logits unless told otherwise."""
     positions = range(sequence.length, sequence.length + len(tokens))
@@ -125,11 +138,11 @@ def paths(pending: int, tree: TokenTree) -> list[list[int]]:
 
 
 def random_tree(rng: np.random.Generator, size: int) -> TokenTree:
-    """A tree of `size` nodes without duplicate siblings."""
+    """A tree of `size` nodes without duplicate siblings, rather deep than wide."""
     tokens: list[int] = []
     parents: list[int] = []
     for node in range(size):
-        parent = int(rng.integers(-1, node))
+        parent = int(rng.integers(-1 if rng.random() < 0.4 else max(-1, node - 2), node))
         used = {t for t, p in zip(tokens, parents, strict=True) if p == parent}
         token = int(rng.integers(3, VOCAB))
         while token in used:

@@ -52,15 +52,11 @@ class Span:
 
     def visible(self, window: int | None) -> Bools | None:
         """[n, L - columns] what each new row sees; None when that is everything."""
-        first = self.columns(window)
-        reach = np.arange(first, self.committed) if window is not None else None
-        if reach is None or window is None:
-            old = None
-        else:
-            old = reach[None, :] > self.positions[:, None] - window
-        new = self.tail
+        first, old, new = self.columns(window), None, self.tail
         if window is not None:
-            near = self.reserved_positions[None, :] > self.positions[:, None] - window
+            edge = self.positions[:, None] - window
+            old = np.arange(first, self.committed)[None, :] > edge
+            near = self.reserved_positions[None, :] > edge
             new = near if new is None else new & near
         if (old is None or old.all()) and (new is None or new.all()):
             return None
@@ -151,7 +147,7 @@ class AttentionPlan:
     _calls: dict[tuple[int | None, int], list[Solo | Padded]] = field(default_factory=dict)
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor, scale: float | None, window: int | None) -> Tensor:
-        """Query [1, heads, total, d], keys and values [slots, kv_heads, d] of one layer; returns [1, total, heads, d]."""
+        """Query [1, heads, total, d], one layer's keys and values [slots, kv_heads, d]; gives [1, total, heads, d]."""
         group = query.shape[1] // keys.shape[1]
         calls = self._calls.get((window, group))
         if calls is None:

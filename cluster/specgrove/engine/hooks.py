@@ -35,7 +35,7 @@ class PoolCache(Cache):
         self.plan: AttentionPlan | None = None
         self.layer = 0
 
-    def update(  # type: ignore[override]  # the base class takes further arguments that only other caches read
+    def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[Tensor, Tensor]:
         """key_states and value_states are [1, kv_heads, total, d]."""
@@ -75,7 +75,7 @@ class ShapeCache(Cache):
         self.fault = ""
         self._open: int | None = None
 
-    def update(  # type: ignore[override]  # as in PoolCache
+    def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[Tensor, Tensor]:
         """Note one layer; its attention call must follow before the next update."""

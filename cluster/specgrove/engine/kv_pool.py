@@ -10,6 +10,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from specgrove.errors import CapacityError, SpecgroveError
 
 BLOCK = 16
 """Tokens in the unit in which prefixes are hashed and found again."""
+GROWTH = 64
+"""Slots of room to grow that a sequence which needs a new run may claim from the oldest cached blocks."""
 _ROOT = b""
 
 
@@ -99,18 +102,12 @@ class KVPool:
         while n > table.free:
             self._evict()
         in_place = after is not None and table.fits_after(after, n)
-        if not in_place and self._idle and table.largest_hole() < n + BLOCK:
-            self._make_hole(n + BLOCK)
+        if not in_place:
+            growth = min(GROWTH, table.total // 16)
+            if self._idle and table.largest_hole() < n + growth:
+                for _ in range(min(growth // BLOCK, len(self._idle))):
+                    self._evict()  # neighbours in age are mostly neighbours in place
         return table.take(n, after)
-
-    def _make_hole(self, n: int) -> None:
-        """Evict up to 4n slots' worth of old blocks for one run of n slots; neighbours in age are neighbours in place."""
-        for _ in range(4):
-            for _ in range(max(1, n // BLOCK)):
-                if self._idle:
-                    self._evict()
-            if self.table.largest_hole() >= n or not self._idle:
-                return
 
     def _evict(self) -> None:
         key, block = self._idle.popitem(last=False)
@@ -172,7 +169,8 @@ class KVPool:
                     held = sequence.slots[i * BLOCK : (i + 1) * BLOCK]
                     assert np.array_equal(block.slots, held), "a block's slots are not its sequence's"
             fresh = sequence.slots[sequence.length :]
-            assert (table.refs[fresh] == 1).all() and (table.pins[fresh] == 0).all(), "a reserved row is shared"
+            assert (table.refs[fresh] == 1).all(), "a reserved row is shared"
+            assert (table.pins[fresh] == 0).all(), "a reserved row can be found"
         for key, block in self._blocks.items():
             np.add.at(pins, block.slots, 1)
             assert block.users == users.get(key, 0), f"a block counts {block.users} users, {users.get(key, 0)} hold it"
@@ -245,9 +243,7 @@ class KVSequence:
         self._alive()
         if len(rows) != len(tokens):
             raise SpecgroveError(f"commit needs one token per row, got {len(rows)} rows and {len(tokens)} tokens")
-        if any(a >= b for a, b in zip(rows, rows[1:], strict=False)) or (
-            rows and not 0 <= rows[0] <= rows[-1] < self.reserved
-        ):
+        if any(a >= b for a, b in pairwise(rows)) or (rows and not 0 <= rows[0] <= rows[-1] < self.reserved):
             raise SpecgroveError(f"rows to commit must increase within 0..{self.reserved - 1}, got {list(rows)}")
         base, end = self.length, self.rows
         moved = [(row, i) for i, row in enumerate(rows) if row != i]

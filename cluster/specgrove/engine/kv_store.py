@@ -53,7 +53,7 @@ class KVStore:
         self.values: list[Tensor] = planes[1::2]
 
     def move(self, sources: Sequence[int], targets: Sequence[int]) -> None:
-        """Copy rows between slots in all layers. Sources are read before targets are written; the ranges may overlap."""
+        """Copy rows between slots in all layers. All sources are read before a target is written: they may overlap."""
         device = self._groups[0].device
         source = torch.tensor(sources, dtype=torch.long, device=device)
         target = torch.tensor(targets, dtype=torch.long, device=device)

@@ -74,8 +74,8 @@ def vocabulary(tokenizer: PreTrainedTokenizerBase) -> Iterator[tuple[int, bytes]
         elif kinds & {"Metaspace", "ByteFallback", "Replace"}:
             yield i, _sentencepiece(piece)
         else:
-            once = tokenizer.decode([i], clean_up_tokenization_spaces=False)
-            twice = tokenizer.decode([i, i], clean_up_tokenization_spaces=False)
+            once = str(tokenizer.decode([i], clean_up_tokenization_spaces=False))
+            twice = str(tokenizer.decode([i, i], clean_up_tokenization_spaces=False))
             yield i, twice[len(once) :].encode()
 
 
