@@ -129,7 +129,15 @@ def test_a_request_has_its_own_deadline():
     """A server that hangs ends in DeadlineExceeded."""
     hanging = served(lambda: FakeBackend(pause_s=60))
     with hanging as (address, _), Client(address) as client, pytest.raises(DeadlineExceeded):
-        list(client.generate("m", "hi", timeout_s=-1.5))  # the client's own limit is two seconds later
+        list(client.generate("m", "hi", timeout_s=0))  # the client's own limit is two seconds later
+
+
+@pytest.mark.parametrize("timeout_s", [float("nan"), float("inf"), 1e300, -5.0])
+def test_an_absurd_limit_reaches_the_server(timeout_s):
+    """Which refuses it by name; gRPC itself would take it for a deadline in the past."""
+    with served(FakeBackend) as (address, backend), Client(address) as client:
+        assert [type(event) for event in client.generate("m", "hi", max_tokens=2, timeout_s=timeout_s)] == KINDS
+    assert str(backend.requests[0].timeout_s) == str(timeout_s)
 
 
 def test_nobody_there():

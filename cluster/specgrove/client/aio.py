@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import grpc
 import grpc.aio
 
-from specgrove.client.ask import Connection, Prompt, build_request, deadline, from_call
+from specgrove.client.ask import Connection, Prompt, build_request, from_call
 from specgrove.client.completion import Completion, Gatherer
 from specgrove.core.protocols import ModelStatus
 from specgrove.core.request import Finished, GenerateEvent, GenerateRequest
 from specgrove.errors import ProtocolError
 from specgrove.rpc import codec
+from specgrove.rpc.channel import call_deadline
 from specgrove.v1 import generation_pb2 as pb
 from specgrove.v1.generation_pb2_grpc import GenerationServiceStub
 
@@ -69,7 +70,7 @@ class AsyncClient:
     async def send(self, request: GenerateRequest) -> AsyncIterator[GenerateEvent]:
         """As generate, with a request that is ready."""
         message = codec.encode_request(request)
-        call = self._stub().Generate(message, timeout=deadline(request), metadata=self._to.metadata)
+        call = self._stub().Generate(message, timeout=call_deadline(request.timeout_s), metadata=self._to.metadata)
         try:
             async for response in call:
                 event = codec.decode_event(response)

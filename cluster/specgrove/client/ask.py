@@ -84,8 +84,3 @@ class Connection:
 def from_call(error: Any) -> SpecgroveError:
     """The error that a failed call stands for; `error` is the grpc.RpcError of either API."""
     return from_status(error.code(), error.details() or "", error.trailing_metadata() or ())
-
-
-def deadline(request: GenerateRequest) -> float | None:
-    """Seconds for the call: the server keeps the request's limit, ours is for a server that hangs."""
-    return None if request.timeout_s is None else request.timeout_s + 2.0

@@ -8,12 +8,13 @@ from typing import Any, Self, TypeVar
 
 import grpc
 
-from specgrove.client.ask import Connection, Prompt, build_request, deadline, from_call
+from specgrove.client.ask import Connection, Prompt, build_request, from_call
 from specgrove.client.completion import Completion, Gatherer
 from specgrove.core.protocols import ModelStatus
 from specgrove.core.request import Finished, GenerateEvent, GenerateRequest
 from specgrove.errors import ProtocolError
 from specgrove.rpc import codec
+from specgrove.rpc.channel import call_deadline
 from specgrove.v1 import generation_pb2 as pb
 from specgrove.v1.generation_pb2_grpc import GenerationServiceStub
 
@@ -103,7 +104,9 @@ class Client:
     def send(self, request: GenerateRequest) -> Stream:
         """As generate, with a request that is ready."""
         message = codec.encode_request(request)
-        return Stream(self._stub.Generate(message, timeout=deadline(request), metadata=self._to.metadata))
+        return Stream(
+            self._stub.Generate(message, timeout=call_deadline(request.timeout_s), metadata=self._to.metadata)
+        )
 
     def models(self) -> Sequence[ModelStatus]:
         """All served models."""

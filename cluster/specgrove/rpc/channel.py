@@ -74,3 +74,19 @@ def user_options(*, max_attempts: int) -> list[Option]:
         ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
         ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ]
+
+
+_DEADLINE_MARGIN_S = 2.0
+_LONGEST_DEADLINE_S = 10 * 86_400.0
+
+
+def call_deadline(timeout_s: float | None) -> float | None:
+    """Seconds after which the caller gives up by itself; None: never.
+
+    The server keeps the request's limit; this one, a little later, is for a server that hangs. gRPC turns what it
+    cannot count (infinite, not a number, centuries) into a deadline that is over already, so those become none and the
+    server says what is wrong with them.
+    """
+    if timeout_s is None or not timeout_s < _LONGEST_DEADLINE_S:
+        return None
+    return max(timeout_s, 0.0) + _DEADLINE_MARGIN_S

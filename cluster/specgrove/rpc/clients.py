@@ -13,7 +13,7 @@ from specgrove.core.protocols import ModelStatus, ProposeSink
 from specgrove.core.request import Chunk, Finished, GenerateEvent, GenerateRequest
 from specgrove.errors import ProtocolError, ReplicaLost, SpecgroveError, Unavailable
 from specgrove.rpc import codec
-from specgrove.rpc.channel import peer_options
+from specgrove.rpc.channel import call_deadline, peer_options
 from specgrove.rpc.outbox import MAX_QUEUED, Outbox
 from specgrove.rpc.pump import pump
 from specgrove.rpc.status import explained, from_status
@@ -28,8 +28,6 @@ Reply = TypeVar("Reply")
 
 WELCOME_TIMEOUT_S = 10.0
 _LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
-_DEADLINE_MARGIN_S = 1.0
-"""The target keeps the request's deadline itself; ours, a little later, is for a target that hangs."""
 
 
 def from_rpc_error(error: grpc.aio.AioRpcError) -> SpecgroveError:
@@ -58,8 +56,8 @@ class TargetClient:
 
     async def generate(self, request: GenerateRequest) -> AsyncIterator[GenerateEvent]:
         """Events of one request. Closing the iterator cancels the call."""
-        timeout = None if request.timeout_s is None else request.timeout_s + _DEADLINE_MARGIN_S
-        call = self._stub().Generate(codec.encode_request(request), timeout=timeout, metadata=self._metadata)
+        message = codec.encode_request(request)
+        call = self._stub().Generate(message, timeout=call_deadline(request.timeout_s), metadata=self._metadata)
         tokens: int | None = None  # None: nothing has come yet
         try:
             async for response in call:
