@@ -9,12 +9,10 @@ from typing import Any
 
 from specgrove.actors.dialer import Dialer
 from specgrove.actors.identity import Identity, token_of, tune_process
-from specgrove.actors.loading import load_engine
 from specgrove.actors.membership import Membership
 from specgrove.actors.registry import Registry
 from specgrove.config import Config
 from specgrove.core.cards import ReplicaCard
-from specgrove.draft.replica import DraftOptions, DraftReplica
 from specgrove.router.replicas import Candidate, to_dial
 from specgrove.rpc.clients import speculate
 from specgrove.telemetry.metrics import DraftMetrics
@@ -29,6 +27,10 @@ class DraftServer:
     """Serve's user class. A draft needs no listener: it dials its targets."""
 
     async def __init__(self, pool: str, config: Mapping[str, Any]) -> None:  # type: ignore[misc]  # Serve awaits it
+        # Only the replica's own process loads torch; whoever deploys this class does not.
+        from specgrove.actors.loading import load_engine
+        from specgrove.draft.replica import DraftOptions, DraftReplica
+
         self._config = Config.from_mapping(config)
         self._pool = self._config.drafts[pool]
         tune_process(self._config)

@@ -92,7 +92,7 @@ class RegistryActor(RegistryCore):
         self._idle = asyncio.get_event_loop().create_task(self._end_when_idle())
 
     async def _end_when_idle(self) -> None:
-        while (left := self.called_at + IDLE_END_S - self._clock()) > 0:
+        while (left := self.called_at + IDLE_END_S - self._clock()) > 0:  # noqa: ASYNC110  # nothing sets an event
             await asyncio.sleep(left)
         ray.actor.exit_actor()
 

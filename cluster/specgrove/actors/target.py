@@ -6,20 +6,21 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from specgrove.actors.identity import Identity, token_of, tune_process
-from specgrove.actors.loading import load_engine
 from specgrove.actors.membership import Membership
 from specgrove.actors.registry import Registry
 from specgrove.config import Config, TargetConfig
 from specgrove.core.cards import ReplicaCard
 from specgrove.core.speculate import DraftPlan
-from specgrove.engine.runner import Engine
 from specgrove.rpc.servers import GenerateServer, SpeculateServer
-from specgrove.target.replica import TargetOptions, TargetReplica
 from specgrove.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from specgrove.engine.runner import Engine
+    from specgrove.target.replica import TargetOptions
 
 log = logging.getLogger("specgrove.target")
 
@@ -43,6 +44,10 @@ class TargetServer:
     """Serve's user class. Serve places, watches and replaces it; requests go straight to its gRPC listener."""
 
     async def __init__(self, pool: str, config: Mapping[str, Any]) -> None:  # type: ignore[misc]  # Serve awaits it
+        # Only the replica's own process loads torch; whoever deploys this class does not.
+        from specgrove.actors.loading import load_engine
+        from specgrove.target.replica import TargetReplica
+
         self._config = Config.from_mapping(config)
         self._pool = self._config.targets[pool]
         tune_process(self._config)
@@ -78,6 +83,8 @@ class TargetServer:
         )
 
     def _options(self, card: ReplicaCard, token: str) -> TargetOptions:
+        from specgrove.target.replica import TargetOptions
+
         return TargetOptions(
             card=card,
             cluster_token=token,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TypeVar
 
 from specgrove.config import Config
@@ -34,6 +35,8 @@ class IngressBackend:
         next. Raises ModelNotFound, Unavailable, CapacityError, ReplicaLost and what the target raises.
         """
         choice = _Choice(self._fleet, self._check(request.model), self._wait_s)
+        limit_s = min(self._timeout_s, request.timeout_s or self._timeout_s)
+        request = replace(request, timeout_s=limit_s)
         while True:
             card = await choice.next()
             received = 0

@@ -14,7 +14,7 @@ from specgrove.actors.identity import actor_options
 from specgrove.actors.target import TargetServer
 from specgrove.config import Config, Environment, IngressConfig, PoolConfig
 from specgrove.deploy.ingress import Ingress
-from specgrove.deploy.preflight import check_visible
+from specgrove.deploy.preflight import check_visible, only_bundled
 
 log = logging.getLogger("specgrove.deploy")
 
@@ -28,7 +28,8 @@ def build(args: Mapping[str, Any]) -> Application:
     A draft pool that no target may use is refused here too: it would load weights for nothing.
     """
     config = Config.from_mapping(args) if args else Config.bundled()
-    check_visible(config)
+    if not only_bundled(config):
+        check_visible(config)
     _name_missing_switches()
     mapping = config.to_mapping()
     pools = {}

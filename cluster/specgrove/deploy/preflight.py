@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specgrove.config import Config, ModelConfig
-from specgrove.engine.inspect import Inspection, inspect
 from specgrove.errors import ConfigError
 from specgrove.models import bundled
+
+if TYPE_CHECKING:
+    from specgrove.engine.inspect import Inspection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +36,18 @@ def check_visible(config: Config) -> list[Pair]:
     return _check(config, seen)
 
 
+def only_bundled(config: Config) -> bool:
+    """Nothing but models that come with the package: our own tests have looked at them."""
+    return all(model.source in bundled() for model in config.models.values())
+
+
 def _here(model: ModelConfig) -> bool:
     return model.source in bundled() or Path(model.source).expanduser().is_dir()
 
 
 def _inspect(name: str, model: ModelConfig) -> Inspection:
+    from specgrove.engine.inspect import inspect  # imports torch, which the bundled family does not need here
+
     try:
         return inspect(model.source, revision=model.revision, trust_remote_code=model.trust_remote_code)
     except ConfigError as error:

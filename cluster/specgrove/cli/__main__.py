@@ -1,0 +1,5 @@
+"""`python -m specgrove.cli`."""
+
+from specgrove.cli import main
+
+main()

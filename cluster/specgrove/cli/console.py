@@ -1,0 +1,20 @@
+"""Where we print, and how an error looks: one sentence on stderr."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.markup import escape
+
+from specgrove.errors import ConfigError, SpecgroveError
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+EXIT_CONFIG = 2
+EXIT_FAILED = 1
+
+
+def show_error(error: SpecgroveError) -> int:
+    """Print the sentence; returns the exit status."""
+    err.print(f"[bold red]error:[/] {escape(error.message)}", soft_wrap=True)
+    return EXIT_CONFIG if isinstance(error, ConfigError) else EXIT_FAILED

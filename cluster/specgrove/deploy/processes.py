@@ -1,0 +1,60 @@
+"""Descendants of this process, so that an interrupted start or stop leaves none behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process by id and start time, because ids are used again."""
+
+    pid: int
+    started: str
+
+
+def descendants(root: int | None = None) -> list[Process]:
+    """All live descendants of `root` (this process), children first. Empty where there is no /proc."""
+    parents: dict[int, int] = {}
+    found: dict[int, Process] = {}
+    for directory in _PROC.glob("[0-9]*"):
+        if (fields := _fields(directory)) is not None:
+            pid = int(directory.name)
+            parents[pid] = int(fields[1])
+            found[pid] = Process(pid, fields[19])
+    mine = [root or os.getpid()]
+    for pid in mine:  # grows while we walk
+        mine += [child for child, parent in parents.items() if parent == pid]
+    return [found[pid] for pid in mine[1:]]
+
+
+def end(processes: list[Process], *, within_s: float) -> None:
+    """Wait for these to end by themselves for `within_s` seconds, then kill those that have not."""
+    limit = time.monotonic() + within_s
+    while (left := [one for one in processes if _alive(one)]) and time.monotonic() < limit:
+        time.sleep(0.1)
+    for one in left:
+        try:
+            os.kill(one.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def _alive(one: Process) -> bool:
+    fields = _fields(_PROC / str(one.pid))
+    return fields is not None and fields[19] == one.started and fields[0] != "Z"
+
+
+def _fields(directory: Path) -> list[str] | None:
+    """Fields of /proc/PID/stat behind the name: state, parent, ..., start time at index 19."""
+    try:
+        text = (directory / "stat").read_text()
+    except OSError:
+        return None
+    return text.rpartition(")")[2].split()
