@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -297,11 +298,32 @@ def test_nobody_waits_for_a_late_draft_until_it_answers():
     """After a missed limit sessions of that draft step plainly at once; its next tree ends that."""
     bench = Bench()
     bench.open()
-    bench.drafts.missed(bench.session)
-    bench.commit(1, now=5.0)
-    assert bench.session.wait_until == 5.0
+    bench.drafts.missed(bench.session, 1.0)
+    bench.commit(1, now=1.1)
+    assert bench.session.wait_until == 1.1
 
-    bench.tree(TokenTree((4,), (-1,)), base=(*PROMPT, 1), now=6.0)
-    bench.commit(4, now=7.0)
+    bench.tree(TokenTree((4,), (-1,)), base=(*PROMPT, 1), now=1.2)
+    bench.commit(4, now=1.3)
 
-    assert bench.session.wait_until > 7.0
+    assert bench.session.wait_until > 1.3
+
+
+def test_a_silent_draft_is_tried_again_ever_more_rarely():
+    """A draft that never answers costs one wait, then one after twice the pause, up to one in five seconds."""
+    bench = Bench(context=10**6)
+    bench.drafts.plain_s = 0.01
+    bench.open()
+    now, waits = 0.0, []
+    while now < 60.0:
+        if bench.session.wait_until > now:
+            waits.append(now)
+            now = bench.session.wait_until
+            bench.drafts.missed(bench.session, now)
+        now += 0.01
+        bench.commit(1, now=now)
+
+    gaps = [b - a for a, b in pairwise(waits)]
+    assert gaps[0] == pytest.approx(0.16 + 0.07, abs=0.05)
+    assert gaps[1] == pytest.approx(0.32 + 0.07, abs=0.05)
+    assert 4.9 < gaps[-1] < 5.2
+    assert len(waits) < 20

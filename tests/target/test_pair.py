@@ -149,9 +149,9 @@ async def test_any_draft_gives_the_same_text(models: tuple[Path, Path], tmp_path
     """A useless draft costs rounds, a perfect one saves them; neither changes a token."""
     target, draft = write_pair(tmp_path, likeness=likeness)
     pair = Pair(target, plan=PLAN)
-    plain = await ask(pair.target, text="hello", max_tokens=48)
+    plain = await ask(pair.target, text="hello", max_tokens=150, ignore_eos=True)
     pair.join(draft)
-    answer = await ask(pair.target, text="hello", max_tokens=48)
+    answer = await ask(pair.target, text="hello", max_tokens=150, ignore_eos=True)
     await pair.settle()
     pair.stop()
 

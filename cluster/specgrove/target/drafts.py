@@ -27,6 +27,8 @@ from specgrove.target.session import Session
 JITTER_S = 0.02
 """Allowance for thread and socket scheduling on a busy machine, on top of a predicted wait; spent only when a draft is
 late, and then once."""
+MISS_PAUSE_STEPS, LONGEST_MISS_PAUSE_S = 16, 5.0
+"""After a miss nobody waits for a draft for so many plain steps, twice as long after each further one, up to a limit."""
 SMOOTHING = 0.2
 """Weight of the newest observation in the moving averages."""
 
@@ -42,8 +44,10 @@ class Link:
     updates: list[Update] = field(default_factory=list)
     tree_s: float | None = None
     """Moving average of the time from a commit to its tree."""
-    late: bool = False
-    """It missed a deadline; nobody waits for it until a tree of it arrives."""
+    misses: int = 0
+    """Limits missed since its last tree arrived."""
+    trusted_from: float = 0.0
+    """Nobody waits for it before this time; moved on by every miss."""
 
     def received(self, messages: Sequence[DraftMessage]) -> None:
         """Queue what the draft sent."""
@@ -86,7 +90,7 @@ class Drafts:
         fitting = [link for link in self.links if self._fits(link, session)]
         if not fitting:
             return
-        link = min(fitting, key=lambda link: (link.late, len(link.sessions)))
+        link = min(fitting, key=lambda link: (link.misses > 0, len(link.sessions)))
         session.link = link
         link.sessions[session.id] = session
         self.by_session[session.id] = session
@@ -144,18 +148,21 @@ class Drafts:
         A draft level costs at most a plain step, or speculation would not pay; that bounds the prediction.
         """
         assert session.plan is not None
-        if link.late:
+        if now < link.trusted_from:
             session.wait_until = now
             return
         bound = session.plan.max_depth * self.plain_s + JITTER_S
         predicted = bound if link.tree_s is None else min(bound, 1.5 * link.tree_s + JITTER_S)
         session.wait_until = now + predicted + self.plain_s
 
-    def missed(self, session: Session) -> None:
-        """Its tree did not come in time: the session steps plainly; nobody waits for this draft until it answers."""
+    def missed(self, session: Session, now: float) -> None:
+        """Its tree did not come in time: the session steps plainly, and nobody waits for this draft for a while."""
         session.wait_until = 0.0
-        if session.link is not None:
-            session.link.late = True
+        link = session.link
+        if link is not None and now >= link.trusted_from:
+            pause = MISS_PAUSE_STEPS * self.plain_s * 2.0 ** min(link.misses, 20)
+            link.trusted_from = now + min(pause, LONGEST_MISS_PAUSE_S)
+            link.misses += 1
 
     def close(self, session: Session) -> None:
         """The session is over, or decodes plainly from now on."""
@@ -196,7 +203,7 @@ class Drafts:
         if message.epoch != session.epoch:
             self._observer.refused_tree("stale")
             return
-        link.late = False
+        link.misses, link.trusted_from = 0, 0.0
         if message.base_length == len(session.tokens):
             session.wait_until = 0.0  # it answered, be it with nonsense
         tree = self._usable(session, message)

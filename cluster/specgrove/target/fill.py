@@ -57,7 +57,7 @@ class Filler:
         if session.wait_until > now:
             return False
         if session.wait_until:
-            self.drafts.missed(session)
+            self.drafts.missed(session, now)
         return True
 
     def _decode(self, session: Session, rows: int, work: Sequence[Work], decoding: Sequence[Session]) -> Segment | None:
