@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.oracle import Asked, Oracle
+from tests.pairs import EOS, VOCAB, Pair, ask, write_pair
 
 from specgrove.core.request import GenerateRequest, Speculation
 from specgrove.core.sampling import SamplingFields
 from specgrove.core.speculate import DraftPlan
-from tests.oracle import Asked, Oracle
-from tests.pairs import EOS, VOCAB, Pair, ask, write_pair
 
 PLAN = DraftPlan(branching=(3, 2, 1, 1), max_nodes=12)
 PROMPTS = ["The cat", "Numbers: 1 2 3", "zzz", "a b a b a b", "Once upon a time there was", "x = (1 + 2) *"]

@@ -28,7 +28,7 @@ JITTER_S = 0.02
 """Allowance for thread and socket scheduling on a busy machine, on top of a predicted wait; spent only when a draft is
 late, and then once."""
 MISS_PAUSE_STEPS, LONGEST_MISS_PAUSE_S = 16, 5.0
-"""After a miss nobody waits for a draft for so many plain steps, twice as long after each further one, up to a limit."""
+"""After a miss nobody waits for a draft for so many plain steps, twice as long after each further one, to a limit."""
 SMOOTHING = 0.2
 """Weight of the newest observation in the moving averages."""
 
