@@ -22,6 +22,7 @@ from specgrove.errors import UnsupportedModel
 NAME = "specgrove"
 _thread = threading.local()
 
+OWN_ATTENTION = "it does not use the attention interface of transformers (recurrent, or attention code of its own)"
 _NEUTRAL = {"softcap", "s_aux", "position_bias", "sinks", "head_mask", "attention_bias"}
 """Arguments that change the scores in a way we do not compute; only None is taken."""
 
@@ -79,7 +80,9 @@ class ShapeCache(Cache):
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[Tensor, Tensor]:
         """Note one layer; its attention call must follow before the next update."""
-        if self._open is not None or layer_idx in self.shapes:
+        if self._open is not None:
+            self.fault = self.fault or OWN_ATTENTION
+        if layer_idx in self.shapes:
             self.fault = self.fault or f"layer {layer_idx} keeps more than one pair of keys and values"
         self._open = layer_idx
         self.shapes[layer_idx] = LayerShape(key_states.shape[1], key_states.shape[3], value_states.shape[3])
@@ -105,7 +108,7 @@ class ShapeCache(Cache):
     def finish(self) -> list[LayerShape]:
         """Shapes in layer order. Raises UnsupportedModel."""
         if not self.fault and not self.shapes:
-            self.fault = "it does not use the attention interface of transformers (recurrent or own attention code)"
+            self.fault = OWN_ATTENTION
         if not self.fault and (self._open is not None or sorted(self.shapes) != list(range(len(self.shapes)))):
             self.fault = "only some of its layers use the attention interface of transformers (hybrid)"
         if self.fault:

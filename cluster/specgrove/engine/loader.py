@@ -18,7 +18,7 @@ from specgrove.core.cards import ModelCard, vocabulary_hash
 from specgrove.core.sampling import SamplingFields
 from specgrove.engine import selfcheck
 from specgrove.engine.budget import Budget, decide
-from specgrove.engine.hooks import NAME, HookedModel
+from specgrove.engine.hooks import NAME, OWN_ATTENTION, HookedModel
 from specgrove.engine.kv_pool import KVPool
 from specgrove.engine.kv_store import KVStore
 from specgrove.engine.runner import Engine, Passes
@@ -108,7 +108,9 @@ def _network(directory: Path, dtype: torch.dtype | str, options: EngineOptions) 
         network: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
             directory, config=config, dtype=dtype, attn_implementation=NAME, trust_remote_code=trust
         )
-    except (ImportError, KeyError, OSError, RuntimeError, ValueError) as error:
+    except KeyError:  # the model picks its attention from a list of its own
+        raise UnsupportedModel(_refused(config, OWN_ATTENTION)) from None
+    except (ImportError, OSError, RuntimeError, ValueError) as error:
         raise UnsupportedModel(_refused(config, selfcheck.first_line(error))) from None
     network.eval().requires_grad_(False)
     return network

@@ -146,11 +146,10 @@ class TextCodec:
         return raw.decode("utf-8", "replace")
 
     def token_bytes(self, token: int) -> bytes:
-        """Raw bytes of one token. Raises RequestError for an id outside the vocabulary."""
-        try:
-            return self.pairs[token]
-        except KeyError:
-            raise RequestError(f"token {token} is not in the vocabulary of {len(self.pairs)} tokens") from None
+        """Raw bytes of one token; none for an unused id. Raises RequestError for an id outside the vocabulary."""
+        if not 0 <= token < self.vocab_size:
+            raise RequestError(f"token {token} is not in the vocabulary of {self.vocab_size} tokens")
+        return self.pairs.get(token, b"")
 
     def token_text(self, token: int) -> str:
         """Text of one token; U+FFFD for bytes that are no whole character."""
