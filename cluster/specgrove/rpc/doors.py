@@ -6,16 +6,12 @@ Serve calls these in every process that listens on the gRPC port, and replaces o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from grpc_health.v1 import health_pb2_grpc
 
 from specgrove.v1 import generation_pb2_grpc
-
-_END = object()
-"""Stands for the end of the stream in the queue."""
 
 
 def add_generation_service(servicer: Any, server: Any) -> None:
@@ -49,34 +45,25 @@ def _guarding(factory: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
-def guard(handler: Callable[[Any, Any], AsyncIterator[Any]]) -> Callable[[Any, Any], AsyncIterator[Any]]:
+def guard(handler: Callable[[Any, Any], AsyncIterator[bytes]]) -> Callable[[Any, Any], Awaitable[None]]:
     """The same stream, which passes on every cancel.
 
     Serve's Python proxy forwards a cancel only when it comes while it waits for the replica; one that comes while it
-    writes to the client is lost and the replica works to the end for nobody. Here a task does nothing but wait for the
-    replica, and the writing happens outside of it, so that ending the task always finds it waiting.
+    writes to the client is lost, and the replica works to the end for nobody. Here a cancel during the write makes the
+    proxy wait once more and is then repeated. All of it happens before this coroutine returns, because the call's
+    context must not be touched after that.
     """
 
-    async def guarded(request: Any, context: Any) -> AsyncIterator[Any]:
-        items: asyncio.Queue[Any] = asyncio.Queue()
-
-        async def pump() -> None:
+    async def guarded(request: Any, context: Any) -> None:
+        stream = handler(request, context)
+        async for item in stream:
             try:
-                async with aclosing(handler(request, context)) as stream:  # type: ignore[type-var]  # a generator
-                    async for item in stream:
-                        items.put_nowait(item)
-            except Exception as error:
-                items.put_nowait(error)
-            items.put_nowait(_END)
-
-        pumping = asyncio.create_task(pump())
-        try:
-            while (item := await items.get()) is not _END:
-                if isinstance(item, Exception):
-                    raise item
-                yield item
-        finally:
-            pumping.cancel()
-            await asyncio.wait([pumping])
+                await context.write(item)
+            except asyncio.CancelledError:
+                waiting = asyncio.ensure_future(anext(stream, None))
+                await asyncio.sleep(0)
+                waiting.cancel()
+                await asyncio.wait([waiting])
+                raise
 
     return guarded
