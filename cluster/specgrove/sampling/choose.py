@@ -19,7 +19,7 @@ def first_max(scores: Tensor) -> Tensor:
 def first_max_by_ties(scores: Tensor) -> Tensor:
     """first_max() without a promise from the library: the lowest of all ids that hold the maximum."""
     ids = torch.arange(scores.shape[-1], device=scores.device)
-    return torch.where(scores == scores.amax(-1, keepdim=True), ids, scores.shape[-1]).amin(-1)
+    return torch.where(scores == scores.amax(-1, keepdim=True), ids, scores.shape[-1] - 1).amin(-1)
 
 
 def best(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
