@@ -254,6 +254,7 @@ def test_a_lost_draft_frees_its_sessions():
     other = bench.connect("d2")
     orphans = bench.drafts.remove(bench.link)
     assert orphans == [bench.session]
+    assert bench.counts.refused == ["lost"]
     assert bench.session.wait_until == 0
 
     assert bench.open().tokens == PROMPT

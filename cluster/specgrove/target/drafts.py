@@ -79,6 +79,8 @@ class Drafts:
             self.links.remove(link)
         orphans = list(link.sessions.values())
         for session in orphans:
+            if session.wait_until:
+                self._observer.refused_tree("lost")
             session.link, session.wait_until = None, 0.0
         link.sessions.clear()
         return orphans

@@ -111,7 +111,7 @@ STALE_TREES = Spec(
 )  # fmt: skip
 REFUSED_TREES = Spec(
     name="specgrove:refused_trees", kind="counter", labels=("reason",),
-    text="Trees that were not let near the model, by reason.",
+    text="Trees that were not let near the model, by reason; lost: owed by a draft that went away.",
     ask="is a draft hostile or broken? = sum by (reason) (increase(specgrove:refused_trees_total[w])) > 0",
 )  # fmt: skip
 TREE_WAIT = Spec(
