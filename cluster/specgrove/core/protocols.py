@@ -102,7 +102,7 @@ class TargetObserver(Protocol):
         """
 
     def refused_tree(self, reason: str) -> None:
-        """A tree was dropped: stale, foreign, bad_tree, unknown_plan, closed; or owed by a draft that went away: lost."""
+        """A tree was dropped: stale, foreign, bad_tree, unknown_plan, closed; lost: owed by a draft that went away."""
 
     def prefilled(self, *, tokens: int, cached: int, ttft_s: float) -> None:
         """A request got its first token."""
