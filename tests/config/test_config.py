@@ -164,6 +164,14 @@ def test_yaml_refuses_a_key_given_twice(tmp_path: Path):
         Config.from_yaml(path)
 
 
+def test_yaml_may_share_parts(tmp_path: Path):
+    """Anchors and merge keys are not keys given twice."""
+    path = tmp_path / "shared.yaml"
+    path.write_text("models: {a: x}\ntargets:\n  t: &p {model: a, threads: 2}\n  u: {<<: *p, threads: 3}\n")
+
+    assert {name: pool.threads for name, pool in Config.from_yaml(path).targets.items()} == {"t": 2, "u": 3}
+
+
 @pytest.mark.parametrize(("text", "words"), [("a: [", "is not YAML"), ("- 1", "must hold a mapping")])
 def test_a_file_that_is_no_configuration(tmp_path: Path, text: str, words: str):
     """One sentence, no traceback of a parser."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import click
 import typer
 
-from specgrove.cli.console import EXIT_CONFIG, err, show_error
+from specgrove.cli.console import err, show_error
 from specgrove.errors import SpecgroveError
 
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
+    pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="Serves language models faster by letting small drafts guess ahead, without changing a token.",
 )
@@ -35,18 +35,16 @@ DEFAULT_SERVER = "127.0.0.1:9000"
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; returns the exit status. Our own errors become one sentence, never a traceback."""
-    command = typer.main.get_command(app)
     try:
-        status: Any = command.main(list(arguments), prog_name="specgrove", standalone_mode=False)
+        app(list(arguments), prog_name="specgrove")
     except SpecgroveError as error:
         return show_error(error)
-    except click.ClickException as error:
-        error.show()
-        return EXIT_CONFIG
-    except (KeyboardInterrupt, click.Abort):
+    except KeyboardInterrupt:
         err.print("stopped")
         return 130
-    return status if isinstance(status, int) else 0
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    return 0
 
 
 @app.command()
@@ -130,11 +128,11 @@ def doctor(
     config: Annotated[Path | None, typer.Option(help="Configuration to look at. [default: the bundled family]")] = None,
     server: Server = DEFAULT_SERVER,
     api_key: ApiKey = None,
-) -> int:
+) -> None:
     """Check versions, devices, models and pairs, switches and reachability; status 1 when something is wrong."""
     from specgrove.cli.doctor import examine
 
-    return examine(config, server, api_key)
+    raise typer.Exit(examine(config, server, api_key))
 
 
 @train.command()

@@ -263,7 +263,8 @@ class _UniqueKeys(yaml.SafeLoader):
     """YAML lets a later key win silently; we don't."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        merge = "tag:yaml.org,2002:merge"
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value if key.tag != merge]
         for key in keys:
             if keys.count(key) > 1:
                 raise ConfigError(f"config: the key {key!r} is given twice", param=str(key))
