@@ -30,11 +30,11 @@ class Member:
     kv_heads: int
     share: float
     """Part of the family's training time that this model gets."""
-    tokens_per_step: int = 2048
+    tokens_per_step: int = 1024
     """Training tokens in one optimizer step."""
     matrix_rate: float = 0.02
     """Peak learning rate of the matrices inside the layers (orthogonalised momentum)."""
-    other_rate: float = 0.003
+    other_rate: float = 0.01
     """Peak learning rate of embeddings and norms (AdamW)."""
 
 
@@ -47,7 +47,8 @@ FAMILY: tuple[Member, ...] = (
         intermediate_size=512,
         heads=6,
         kv_heads=3,
-        share=0.60,
+        share=0.50,
+        other_rate=0.008,
     ),
     Member(
         name="grove-small",
@@ -57,7 +58,7 @@ FAMILY: tuple[Member, ...] = (
         intermediate_size=352,
         heads=4,
         kv_heads=2,
-        share=0.25,
+        share=0.30,
     ),
     Member(
         name="grove-draft",
@@ -67,7 +68,7 @@ FAMILY: tuple[Member, ...] = (
         intermediate_size=256,
         heads=3,
         kv_heads=3,
-        share=0.15,
+        share=0.20,
     ),
 )
 
