@@ -62,7 +62,7 @@ class QueueHub(FakeHub):
 
 
 async def test_a_round_trip_between_two_processes(record_property):
-    """Commit out, tree of 16 nodes back, from and to a thread: about a third of a millisecond on an idle machine.
+    """Commit out, tree of 16 nodes back, from and to a thread: a millisecond or so, whatever the load.
 
     The limit is far above it because other work shares the cores; the figure is in the test report.
     """

@@ -29,9 +29,12 @@ class Reference:
     def __init__(self, target: str, draft: str | None, *, dtype: str, device: str = "cpu") -> None:
         kwargs: dict[str, Any] = {"dtype": "auto" if dtype == "auto" else getattr(torch, dtype)}
         self.target: Any = _load(target, kwargs, device)
-        self.draft: Any = _load(draft, kwargs, device) if draft is not None else None
+        self.draft: Any = None
+        self._draft_defaults: Any = None
+        if draft is not None:
+            self.draft = _load(draft, kwargs, device)
+            self._draft_defaults = self.draft.generation_config
         self._device = device
-        self._draft_defaults: Any = self.draft.generation_config if draft is not None else None
 
     def plain(self, prompt: Sequence[int], count: int, *, temperature: float, seed: int) -> Generated:
         """`generate` with the target alone: exactly `count` new tokens."""
