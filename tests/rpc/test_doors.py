@@ -8,9 +8,13 @@ from contextlib import aclosing
 from enum import Enum
 from typing import Any
 
+import grpc
 import pytest
 
-from specgrove.rpc.doors import add_generation_service, guard
+from specgrove.errors import ModelNotFound
+from specgrove.rpc.doors import ServedGeneration, add_generation_service, guard
+from specgrove.v1 import generation_pb2 as pb
+from specgrove.v1.generation_pb2_grpc import GenerationServiceServicer
 
 
 class Proxy:
@@ -121,30 +125,68 @@ class FakeServer:
         """The newer way in."""
 
 
-class gRPCProxy:  # Serve's name, by which it is recognised
+class Owner:
+    """Serve's proxy, or a replica that listens itself."""
+
     def factory(self, service_method: str, streaming_type: Any) -> Any:
         return lambda request, context: streaming_type
 
 
-class Replica(gRPCProxy):
-    """A replica that listens itself."""
+def test_only_streams_are_guarded():
+    """Unary calls have no such gap; Serve's server is left as it was."""
+    server = FakeServer(Owner().factory)
+    factory = server.service_handler_factory
 
-
-@pytest.mark.parametrize(("owner", "guarded"), [(gRPCProxy(), True), (Replica(), False)])
-def test_only_streams_of_the_proxy_are_guarded(owner: gRPCProxy, guarded: bool):
-    """A replica with direct ingress hears every cancel; unary calls have no such gap."""
-    server = FakeServer(owner.factory)
-
-    add_generation_service(object_with_methods(), server)
+    add_generation_service(GenerationServiceServicer(), server)
 
     stream, unary = server.made[:2]
-    assert (stream.__qualname__.startswith("guard")) is guarded
-    assert unary.__qualname__.startswith("gRPCProxy.factory")
-    assert server.service_handler_factory == owner.factory
+    assert stream.__qualname__.startswith("guard")
+    assert unary.__qualname__.startswith("Owner.factory")
+    assert server.service_handler_factory == factory
 
 
-def object_with_methods() -> Any:
-    """A servicer whose methods are never called."""
-    from specgrove.v1.generation_pb2_grpc import GenerationServiceServicer
+class ServeContext(Context):
+    """RayServegRPCContext: remembers the status."""
 
-    return GenerationServiceServicer()
+    def __init__(self) -> None:
+        super().__init__()
+        self._code: Any = None
+
+    def code(self) -> Any:
+        return self._code
+
+    def set_code(self, code: Any) -> None:
+        self._code = code
+
+    def set_details(self, details: str) -> None:
+        """Not needed here."""
+
+    def set_trailing_metadata(self, trailing_metadata: Any) -> None:
+        """Not needed here."""
+
+    def invocation_metadata(self) -> list[Any]:
+        return []
+
+
+class Refusing:
+    """A backend that knows no model."""
+
+    async def generate(self, request: Any) -> AsyncIterator[Any]:
+        raise ModelNotFound("no such model")
+        yield
+
+
+async def test_a_failed_stream_ends_with_an_empty_message_that_nobody_sees():
+    """The proxy learns of the status with it, the guard drops it."""
+    served, context = ServedGeneration(Refusing()), ServeContext()  # type: ignore[arg-type]
+    messages = [one.SerializeToString() async for one in served.Generate(pb.GenerateRequest(text="x"), context)]
+    assert messages == [b""]
+    assert context.code() is grpc.StatusCode.NOT_FOUND
+
+    async def handler(request: Any, context: Any) -> AsyncIterator[bytes]:
+        yield b"event"
+        yield b""
+
+    await guard(handler)(None, context)
+
+    assert context.written == [b"event"]

@@ -19,8 +19,8 @@ from specgrove.deploy.backend import IngressBackend
 from specgrove.deploy.fleet import Fleet
 from specgrove.http.app import create_app
 from specgrove.rpc.clients import TargetClient
+from specgrove.rpc.doors import ServedGeneration
 from specgrove.rpc.health import HealthServicer
-from specgrove.rpc.servicer import GenerationServicer
 from specgrove.telemetry.exposition import merge
 
 log = logging.getLogger("specgrove.ingress")
@@ -30,7 +30,7 @@ METRICS_WAIT_S = 5.0
 
 
 @serve.ingress()
-class Ingress(GenerationServicer, HealthServicer):
+class Ingress(ServedGeneration, HealthServicer):
     """Serve's user class. Serve calls a gRPC method by its name; HTTP goes to the app from __serve_build_asgi_app__."""
 
     async def __init__(  # type: ignore[misc]  # Serve awaits it
@@ -44,7 +44,7 @@ class Ingress(GenerationServicer, HealthServicer):
         self._fleet = Fleet(registry, _connect)
         self._fleet.start()
         self._front = IngressBackend(self._config, self._fleet)
-        GenerationServicer.__init__(self, self._front, api_keys=self._keys)
+        ServedGeneration.__init__(self, self._front, api_keys=self._keys)
         HealthServicer.__init__(self, self._serving)
 
     def __serve_build_asgi_app__(self) -> FastAPI:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from typing import Any
 
 from grpc_health.v1 import health_pb2_grpc
 
+from specgrove.rpc.servicer import GenerationServicer
+from specgrove.v1 import generation_pb2 as pb
 from specgrove.v1 import generation_pb2_grpc
 
 
@@ -26,8 +29,7 @@ def add_health_service(servicer: Any, server: Any) -> None:
 
 def _add(add: Callable[[Any, Any], None], servicer: Any, server: Any) -> None:
     factory = getattr(server, "service_handler_factory", None)
-    if factory is None or type(getattr(factory, "__self__", None)).__name__ != "gRPCProxy":
-        # A replica that listens itself (direct ingress) hears every cancel; only the proxy needs the guard.
+    if factory is None:  # no server of Serve's: there is nothing to guard
         add(servicer, server)
         return
     server.service_handler_factory = _guarding(factory)
@@ -57,6 +59,8 @@ def guard(handler: Callable[[Any, Any], AsyncIterator[bytes]]) -> Callable[[Any,
     async def guarded(request: Any, context: Any) -> None:
         stream = handler(request, context)
         async for item in stream:
+            if not item:  # see ServedGeneration
+                continue
             try:
                 await context.write(item)
             except asyncio.CancelledError:
@@ -67,3 +71,19 @@ def guard(handler: Callable[[Any, Any], AsyncIterator[bytes]]) -> Callable[[Any,
                 raise
 
     return guarded
+
+
+class ServedGeneration(GenerationServicer):
+    """GenerationService for Serve's ingress.
+
+    Serve's Python proxy learns of a status only together with a message. So a failed stream ends with an empty message
+    (a real one always carries an event), which the guard does not pass on.
+    """
+
+    async def Generate(self, request: pb.GenerateRequest, grpc_context: Any) -> AsyncIterator[pb.GenerateResponse]:
+        """As in the base class."""
+        async with aclosing(super().Generate(request, grpc_context)) as responses:  # type: ignore[type-var]
+            async for response in responses:
+                yield response
+        if grpc_context.code() is not None:
+            yield pb.GenerateResponse()
