@@ -1,7 +1,22 @@
-"""Settings for all tests."""
+"""Settings for all tests, and the one real server that they share."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
+from tests.live import Live, serving
+
+from specgrove.config import Config
 
 # The two cores are shared, so wall-clock limits of single examples would fail by chance.
 settings.register_profile("shared-cores", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared-cores")
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """The bundled family in float32, served by `specgrove serve`: two targets and one draft, on free ports."""
+    folder: Path = tmp_path_factory.mktemp("cluster")
+    with serving(Config.bundled(dtype="float32").to_mapping(), folder) as live:
+        yield live

@@ -7,8 +7,19 @@ from rich.markup import escape
 
 from specgrove.errors import ConfigError, SpecgroveError
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+PIPE_WIDTH = 200
+"""Columns where the output is no terminal, so that tables are not folded."""
+
+
+def _console(*, stderr: bool) -> Console:
+    console = Console(stderr=stderr, highlight=False)
+    if not console.is_terminal:
+        console.width = PIPE_WIDTH
+    return console
+
+
+out = _console(stderr=False)
+err = _console(stderr=True)
 
 EXIT_CONFIG = 2
 EXIT_FAILED = 1
