@@ -21,6 +21,7 @@ from specgrove.engine.budget import Budget, decide
 from specgrove.engine.hooks import NAME, OWN_ATTENTION, HookedModel
 from specgrove.engine.kv_pool import KVPool
 from specgrove.engine.kv_store import KVStore
+from specgrove.engine.linear import widen
 from specgrove.engine.runner import Engine, Passes
 from specgrove.engine.tokenizer import TextCodec
 from specgrove.engine.weights import locate, weight_files, weights_digest
@@ -70,6 +71,7 @@ def load(model: str, options: EngineOptions) -> Engine:
         digest = background.submit(weights_digest, files)  # reads while the weights load
         network = _network(directory, dtype, options)
         network.to(device)  # type: ignore[arg-type]  # transformers wraps `to` without its types
+        widen(network)
         return _assemble(directory, network, options, digest.result())
 
 

@@ -83,7 +83,7 @@ def probe(model: PreTrainedModel, layers: Sequence[LayerShape], dtype: torch.dty
     """
     with _narrow_windows(model):
         hooked, expected = _probe_hooked(model, layers, dtype, vocab_size)
-        plain = torch.stack([_plain(model, path, vocab_size) for path in expected])
+        plain = _plain(model, expected, vocab_size)
     if not bool(torch.isfinite(plain).all()):
         raise UnsupportedModel("its own forward pass gives values that are not numbers")
     error = float((hooked - plain).square().mean().sqrt() / plain.std())
@@ -139,15 +139,20 @@ def _tree(sequence: KVSequence, root: int, tree: TokenTree) -> Segment:
 
 
 @torch.inference_mode()
-def _plain(model: PreTrainedModel, tokens: Sequence[int], vocab_size: int) -> Tensor:
-    """Logits [vocab_size] float32 of the last token, by the model's own attention and masks."""
+def _plain(model: PreTrainedModel, paths: Sequence[Sequence[int]], vocab_size: int) -> Tensor:
+    """Logits [len(paths), vocab_size] float32 after each path, by the model's own attention and masks, in one pass.
+
+    Shorter paths are padded behind their end, which causal attention does not see.
+    """
+    width = max(map(len, paths))
+    sent = torch.tensor([[*path, *[0] * (width - len(path))] for path in paths], device=model.device)
     model.set_attn_implementation("sdpa" if model._supports_sdpa else "eager")
     try:
-        sent = torch.tensor([list(tokens)], device=model.device)
-        logits: Tensor = model(input_ids=sent, use_cache=False).logits[0, -1, :vocab_size].float()
+        logits: Tensor = model(input_ids=sent, use_cache=False).logits[..., :vocab_size]
     finally:
         model.set_attn_implementation(NAME)
-    return logits
+    rows = torch.arange(len(paths), device=model.device)
+    return logits[rows, torch.tensor([len(path) - 1 for path in paths], device=model.device)].float()
 
 
 @contextmanager
