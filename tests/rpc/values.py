@@ -150,7 +150,7 @@ plans = st.builds(
 )  # fmt: skip
 key = {"session": session, "epoch": int64, "seq": int64}
 updates = st.one_of(
-    st.builds(Opened, **key, tokens=many(ids), plan=plans),
+    st.builds(Opened, **key, tokens=many(ids), plan=plans, wants_tree=st.booleans()),
     st.builds(Committed, **key, tokens=many(ids), length=int64, prefix_hash=uint64),
     st.builds(Planned, **key, plan=plans),
     st.builds(Closed, **key),

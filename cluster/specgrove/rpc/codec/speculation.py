@@ -88,6 +88,7 @@ def _encode_update(update: Update, out: pb.Update) -> None:
             part = out.opened
             part.tokens.extend(update.tokens)
             part.plan.CopyFrom(_encode_plan(update.plan))
+            part.wants_tree = update.wants_tree
         case Planned():
             part = out.planned
             part.plan.CopyFrom(_encode_plan(update.plan))
@@ -118,7 +119,12 @@ def _decode_update(message: pb.Update) -> Update:
         case "opened":
             o = message.opened
             return Opened(
-                session=o.session, epoch=o.epoch, seq=o.seq, tokens=tuple(o.tokens), plan=_decode_plan(o.plan)
+                session=o.session,
+                epoch=o.epoch,
+                seq=o.seq,
+                tokens=tuple(o.tokens),
+                plan=_decode_plan(o.plan),
+                wants_tree=o.wants_tree,
             )
         case "planned":
             p = message.planned
