@@ -35,6 +35,8 @@ def export(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, directory
     model.save_pretrained(directory)
     model.float()
     tokenizer.save_pretrained(directory)
+    for file in directory.iterdir():
+        file.chmod(0o644)  # safetensors writes for the owner alone, which a wheel would keep
 
 
 def make_card(

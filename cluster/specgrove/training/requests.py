@@ -1,6 +1,8 @@
 """Plain format requests, definitions, greetings and refusals: one small maker per kind.
 
-Each maker draws one request from a seeded source and returns it with its reference answer and an exact checker.
+Each maker draws one request from a seeded source and returns it with its reference answer and an exact checker. A word
+to copy stands after the same character in the question and in the answer (a line break, a quote, a space): " red" and
+"red" are two tokens, and a very small model learns to copy a token long before it learns which tokens spell alike.
 """
 
 from __future__ import annotations
@@ -40,28 +42,28 @@ def sort(rng: random.Random) -> Problem:
 
 
 def repeat(rng: random.Random) -> Problem:
-    """Repeat a word two to nine times."""
+    """Write a word two to nine times, one a line."""
     word, times = rng.choice(words.WORDS), rng.randint(2, 9)
-    form = rng.choice(("Say {0} {1} times.", "Repeat the word {0} {1} times.", "Write {0} {1} times."))
+    form = rng.choice(('Say "{0}" {1} times.', 'Repeat the word "{0}" {1} times.', 'Write "{0}" {1} times.'))
     question = form.format(word, times)
-    answer = " ".join([word] * times)
+    answer = "\n".join([word] * times)
     return Problem(question, question, answer, same_text(answer))
 
 
 def echo(rng: random.Random) -> Problem:
-    """Give four to ten words, names and numbers back as they are; nothing teaches copying faster."""
+    """Give three to ten words, names and numbers back as they are; nothing teaches copying faster."""
     pool = (lambda: rng.choice(words.WORDS), lambda: rng.choice(words.NAMES), lambda: str(rng.randint(1, 40)))
-    said = " ".join(rng.choices(pool, (6, 2, 2))[0]() for _ in range(rng.randint(4, 10)))
-    form = rng.choice(("Repeat after me: {0}", "Copy this: {0}", "Say exactly this: {0}"))
+    said = " ".join(rng.choices(pool, (6, 2, 2))[0]() for _ in range(rng.randint(3, 10)))
+    form = rng.choice(("Repeat after me:\n{0}", "Copy this:\n{0}", "Say exactly this:\n{0}"))
     return Problem(f"echo {said}", form.format(said), said, same_text(said))
 
 
 def reverse(rng: random.Random) -> Problem:
-    """Give three or four words back in reverse order."""
-    chosen = rng.sample(words.WORDS, rng.randint(3, 4))
-    form = rng.choice(("Reverse the order of these words: {0}", "Write these words backwards: {0}"))
-    answer = " ".join(reversed(chosen))
-    return Problem(f"reverse {' '.join(chosen)}", form.format(" ".join(chosen)), answer, same_text(answer))
+    """Give two to four lines of one word each back in reverse order."""
+    chosen = rng.sample(words.WORDS, rng.randint(2, 4))
+    form = rng.choice(("Reverse the order of these lines:\n{0}", "Write these lines backwards:\n{0}"))
+    answer = "\n".join(reversed(chosen))
+    return Problem(f"reverse {' '.join(chosen)}", form.format("\n".join(chosen)), answer, same_text(answer))
 
 
 def json_object(rng: random.Random) -> Problem:
@@ -70,7 +72,7 @@ def json_object(rng: random.Random) -> Problem:
     fields: dict[str, object] = {"name": rng.choice(words.NAMES), "age": age}
     if rng.random() < 0.5:
         fields["likes"] = likes
-    given = ", ".join(f"{key} {value}" for key, value in fields.items())
+    given = ", ".join(f"{key} {json.dumps(value)}" for key, value in fields.items())
     form = rng.choice(("Write JSON with {0}.", "Make a JSON object: {0}."))
     return Problem(f"json {given}", form.format(given), json.dumps(fields), json_equal(fields))
 
