@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specgrove.core.cards import Load, ModelCard, ReplicaCard
-from specgrove.router.replicas import Candidate, cannot_draft_for, least_loaded, serving, to_dial
+from specgrove.router.replicas import Candidate, cannot_draft_for, least_loaded, serving, to_dial, unreachable
 
 MODEL = ModelCard(
     name="m", architecture="llama", parameters=1, layers=1, hidden_size=1, vocab_size=1, vocab_hash="v",
@@ -90,6 +90,7 @@ def test_the_choice_is_the_least_and_ignores_order(loads: list[tuple[int, int, b
         ({"noise_version": 99}, (), "noise versions differ"),
         ({"model": replace(MODEL, vocab_hash="w")}, (), "different vocabularies"),
         ({}, ("other",), "serves only other"),
+        ({"node": "10.0.0.9", "speculate_address": "127.0.0.1:22000"}, (), "set listeners.replica_host: node"),
     ],
 )
 def test_pairs_that_cannot_be(change: dict[str, object], allowed: tuple[str, ...], words: str):
@@ -99,6 +100,14 @@ def test_pairs_that_cannot_be(change: dict[str, object], allowed: tuple[str, ...
     assert words in (cannot_draft_for(DRAFT, one, allowed=allowed) or "")
     assert to_dial(DRAFT, [Candidate(one, Load())], allowed=allowed) == {}
     assert cannot_draft_for(DRAFT, TARGET) is None
+
+
+def test_loopback_is_reached_on_the_same_node_only():
+    """Two nodes need listeners on addresses that both can reach."""
+    assert unreachable("127.0.0.1:1", node="a", here="b") is not None
+    assert unreachable("localhost:1", node="a", here="b") is not None
+    assert unreachable("127.0.0.1:1", node="a", here="a") is None
+    assert unreachable("10.0.0.1:1", node="a", here="b") is None
 
 
 def test_a_draft_dials_draining_targets_too():

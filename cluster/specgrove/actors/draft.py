@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specgrove.actors.dialer import Dialer
@@ -13,7 +13,7 @@ from specgrove.actors.membership import Membership
 from specgrove.actors.registry import Registry
 from specgrove.config import Config
 from specgrove.core.cards import ReplicaCard
-from specgrove.router.replicas import Candidate, to_dial
+from specgrove.router.replicas import Candidate, cannot_draft_for, to_dial
 from specgrove.rpc.clients import speculate
 from specgrove.telemetry.metrics import DraftMetrics
 
@@ -63,6 +63,7 @@ class DraftServer:
         )
         await self._membership.join()
         self._dialer = Dialer(self._speak)
+        self._told: dict[str, str] = {}
         self._following = asyncio.create_task(self._follow(), name="draft follows the registry")
         log.info("draft ready", extra={"replica": identity.replica})
 
@@ -81,7 +82,16 @@ class DraftServer:
             if snapshot.version != version:
                 live = [Candidate(one.card, one.load) for one in snapshot.replicas]
                 self._dialer.want(to_dial(self._card, live, allowed=self._pool.targets))
+                self._tell_refusals([one.card for one in live if one.card.role == "target"])
             version = snapshot.version
+
+    def _tell_refusals(self, targets: Sequence[ReplicaCard]) -> None:
+        """Log once per target why it is not dialled."""
+        for target in targets:
+            why = cannot_draft_for(self._card, target, allowed=self._pool.targets)
+            if why is not None and self._told.get(target.replica) != why:
+                self._told[target.replica] = why
+                log.info("not drafting for %s: %s", target.replica, why)
 
     async def metrics(self) -> str:
         """This replica's exposition in Prometheus' text format."""

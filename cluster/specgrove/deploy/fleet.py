@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from specgrove.core.cards import ReplicaCard
-from specgrove.router.replicas import Candidate, least_loaded, serving
+from specgrove.router.replicas import Candidate, least_loaded, unreachable
 from specgrove.rpc.clients import TargetClient
 from specgrove.state import Announcement, Snapshot
 
@@ -33,14 +33,17 @@ class Watching(Protocol):
 class Fleet:
     """Follows the registry; never asks it on the way of a request."""
 
-    def __init__(self, registry: Watching, connect: Callable[[ReplicaCard], TargetClient]) -> None:
+    def __init__(self, registry: Watching, connect: Callable[[ReplicaCard], TargetClient], *, node: str = "") -> None:
+        """node: address of this process's node, as in the replicas' cards."""
         self._registry = registry
+        self._node = node
         self._connect = connect
         self._snapshot = Snapshot(version=-1, taken_at=0.0)
         self._received_at = time.time()
         self._clients: dict[tuple[str, str], TargetClient] = {}
         self._in_flight: Counter[str] = Counter()
         self._suspects: dict[str, float] = {}
+        self._told: set[str] = set()
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -73,16 +76,19 @@ class Fleet:
 
     def pick(self, model: str, *, exclude: Collection[str] = ()) -> ReplicaCard | None:
         """The least loaded live target for a model; suspects only when nobody else is left."""
-        candidates = [Candidate(one.card, one.load) for one in self._snapshot.replicas]
+        candidates = [Candidate(one.card, one.load) for one in self._snapshot.replicas if self._reachable(one.card)]
         now = time.monotonic()
         suspects = {name for name, until in self._suspects.items() if until > now}
         chosen = least_loaded(model, candidates, in_flight=self._in_flight, exclude={*exclude, *suspects})
         chosen = chosen or least_loaded(model, candidates, in_flight=self._in_flight, exclude=exclude)
         return chosen.card if chosen else None
 
-    def serves(self, model: str) -> bool:
-        """Whether a live target, draining or not, serves the model."""
-        return bool(serving(model, [Candidate(one.card, one.load) for one in self._snapshot.replicas]))
+    def _reachable(self, card: ReplicaCard) -> bool:
+        why = unreachable(card.generate_address, node=card.node, here=self._node)
+        if why is not None and card.replica not in self._told:
+            self._told.add(card.replica)
+            log.error("cannot reach target %s: %s", card.replica, why)
+        return why is None
 
     def client(self, card: ReplicaCard) -> TargetClient:
         """The open client of a target."""

@@ -40,8 +40,8 @@ class Ingress(ServedGeneration, HealthServicer):
         tune_process(self._config)
         self._pools = pools
         self._keys = tuple(secret(key, key="api_keys") for key in self._config.api_keys)
-        registry = Registry(Identity.of_this_process().app, token_of(self._config))
-        self._fleet = Fleet(registry, _connect)
+        identity = Identity.of_this_process()
+        self._fleet = Fleet(Registry(identity.app, token_of(self._config)), _connect, node=identity.node)
         self._fleet.start()
         self._front = IngressBackend(self._config, self._fleet)
         ServedGeneration.__init__(self, self._front, api_keys=self._keys)

@@ -46,6 +46,14 @@ def least_loaded(
     return min(usable, key=cost, default=None)
 
 
+def unreachable(address: str, *, node: str, here: str) -> str | None:
+    """Why a listener at `address` on `node` cannot be dialled from the node `here`, or None when it may be there."""
+    host = address.rpartition(":")[0]
+    if node != here and (host.startswith("127.") or host in ("localhost", "[::1]")):
+        return f"it listens on loopback of node {node}; set listeners.replica_host: node"
+    return None
+
+
 def cannot_draft_for(draft: ReplicaCard, target: ReplicaCard, *, allowed: Collection[str] = ()) -> str | None:
     """Why `draft` must not dial `target`, or None when it may. allowed: target pools it may serve; empty: all."""
     if allowed and target.pool not in allowed:
@@ -56,7 +64,9 @@ def cannot_draft_for(draft: ReplicaCard, target: ReplicaCard, *, allowed: Collec
         return f"protocol versions differ: draft {draft.protocol_version}, target {target.protocol_version}"
     if draft.noise_version != target.noise_version:
         return f"noise versions differ: draft {draft.noise_version}, target {target.noise_version}"
-    return draft.model.cannot_draft_for(target.model)
+    if why := draft.model.cannot_draft_for(target.model):
+        return why
+    return unreachable(target.speculate_address, node=target.node, here=draft.node)
 
 
 def to_dial(
