@@ -16,7 +16,13 @@ settings.load_profile("shared-cores")
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """The bundled family in float32, served by `specgrove serve`: two targets and one draft, on free ports."""
+    """The bundled family in float32, served by `specgrove serve`: two targets and one draft, on free ports.
+
+    Sessions wait for their trees also when the machine is busy, so that what is tested is speculation.
+    """
     folder: Path = tmp_path_factory.mktemp("cluster")
-    with serving(Config.bundled(dtype="float32").to_mapping(), folder) as live:
+    config = Config.bundled(dtype="float32").to_mapping()
+    for pool in config["targets"].values():
+        pool["speculative_config"]["max_tree_wait_ms"] = 1000.0
+    with serving(config, folder) as live:
         yield live

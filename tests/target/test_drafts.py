@@ -295,6 +295,16 @@ def test_wait_is_bounded_by_plain_steps():
     assert bench.session.wait_until == pytest.approx(20 + 0.75 + 1, abs=0.03)
 
 
+def test_a_fixed_wait_replaces_the_rule():
+    """max_tree_wait_ms holds whatever was measured."""
+    bench = Bench()
+    bench.drafts = Drafts(vocab_size=50, observer=bench.counts, max_wait_s=9.0)  # type: ignore[arg-type]
+    bench.drafts.add(bench.link)
+    bench.open(now=10.0)
+
+    assert bench.session.wait_until == 19.0
+
+
 def test_nobody_waits_for_a_late_draft_until_it_answers():
     """After a missed limit sessions of that draft step plainly at once; its next tree ends that."""
     bench = Bench()

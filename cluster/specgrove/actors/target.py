@@ -40,6 +40,14 @@ def draft_plan(pool: TargetConfig) -> DraftPlan | None:
     )
 
 
+def max_tree_wait_s(pool: TargetConfig) -> float | None:
+    """The pool's own limit on waiting for a tree, in seconds; None: the rule of docs/adr/0001."""
+    asked = pool.speculative_config
+    if asked is None or asked.max_tree_wait_ms is None:
+        return None
+    return asked.max_tree_wait_ms / 1e3
+
+
 class TargetServer:
     """Serve's user class. Serve places, watches and replaces it; requests go straight to its gRPC listener."""
 
@@ -89,6 +97,7 @@ class TargetServer:
             card=card,
             cluster_token=token,
             plan=draft_plan(self._pool) if card.draft_pools else None,
+            max_tree_wait_s=max_tree_wait_s(self._pool),
             max_num_seqs=self._pool.max_num_seqs,
             max_num_batched_tokens=self._pool.max_num_batched_tokens,
         )

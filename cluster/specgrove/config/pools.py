@@ -75,6 +75,9 @@ class SpeculativeConfig(Strict):
     """Children per node at each depth of the tree."""
     max_nodes: Annotated[int, Field(ge=1, le=512)] | None = None
     """Most nodes of one tree; None: as many as the branching makes."""
+    max_tree_wait_ms: Annotated[float, Field(gt=0)] | None = None
+    """Longest time that a session waits for its tree before it steps plainly. None: what its draft took lately, and one
+    plain step (docs/adr/0001). Longer waits carry more trees on a machine that is busy with other work."""
     draft_pool: Strings = ()
     """Draft pools that may serve this target; empty: every pool with the same vocabulary."""
 

@@ -61,11 +61,12 @@ class Link:
 class Drafts:
     """Live drafts of one target replica."""
 
-    def __init__(self, *, vocab_size: int, observer: TargetObserver) -> None:
+    def __init__(self, *, vocab_size: int, observer: TargetObserver, max_wait_s: float | None = None) -> None:
         self.links: list[Link] = []
         self.by_session: dict[bytes, Session] = {}
         self.plain_s = 0.05
         """Moving average of a step's time; the unit in which waiting is allowed. Starts as a guess."""
+        self._max_wait_s = max_wait_s
         self._vocab_size = vocab_size
         self._observer = observer
 
@@ -152,6 +153,9 @@ class Drafts:
         assert session.plan is not None
         if now < link.trusted_from:
             session.wait_until = now
+            return
+        if self._max_wait_s is not None:
+            session.wait_until = now + self._max_wait_s
             return
         bound = session.plan.max_depth * self.plain_s + JITTER_S
         predicted = bound if link.tree_s is None else min(bound, 1.5 * link.tree_s + JITTER_S)

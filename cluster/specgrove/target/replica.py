@@ -44,6 +44,8 @@ class TargetOptions:
     """What a draft must present in its hello."""
     plan: DraftPlan | None = None
     """What drafts are asked for; None: this target always decodes plainly."""
+    max_tree_wait_s: float | None = None
+    """Longest wait of a session for its tree; None: the rule of docs/adr/0001."""
     max_num_seqs: int = 64
     """Most choices that decode at once."""
     max_num_batched_tokens: int = 512
@@ -78,7 +80,7 @@ class TargetReplica:
     def __init__(self, engine: Engine, options: TargetOptions, observer: TargetObserver) -> None:
         self.engine = engine
         self.options = options
-        self._drafts = Drafts(vocab_size=engine.card.vocab_size, observer=observer)
+        self._drafts = Drafts(vocab_size=engine.card.vocab_size, observer=observer, max_wait_s=options.max_tree_wait_s)
         self._loop = StepLoop(
             engine,
             self._drafts,
