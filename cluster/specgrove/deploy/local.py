@@ -6,12 +6,13 @@ Call switches.prepare() before this module is imported.
 from __future__ import annotations
 
 import contextlib
-import io
 import logging
 import os
 import shutil
+import signal
+import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,7 @@ class LocalServer:
         self._deploy(application, progress)
 
     def _connect(self) -> None:
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": True, "logging_level": logging.ERROR}
         try:
             if self._address is not None:
@@ -85,6 +87,8 @@ class LocalServer:
         except ConnectionError as error:
             raise Unavailable(f"cannot reach the Ray cluster at {self._address}: {error}") from None
         self._connected = True
+        for number, handler in handlers.items():  # Ray has put its own in their place
+            signal.signal(number, handler)
 
     def _deploy(self, application: serve.Application, progress: Progress) -> None:
         failure: list[BaseException] = []
@@ -109,8 +113,7 @@ class LocalServer:
         if self._connected:
             self._connected = False
             stopping = threading.Thread(target=self._stop, name="stop", daemon=True)
-            # Ray tells us on stderr that it has killed what we asked it to kill.
-            with contextlib.redirect_stderr(io.StringIO()):
+            with _deaf():
                 stopping.start()
                 stopping.join(STOP_S)
         if self.owns_ray:
@@ -126,6 +129,21 @@ class LocalServer:
                 serve.delete(APP_NAME)
         finally:
             ray.shutdown()
+
+
+@contextlib.contextmanager
+def _deaf() -> Iterator[None]:
+    """Ray, from below Python, complains on stderr that it has killed what we asked it to kill."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def _own_ray(config: Config, scratch: Path) -> dict[str, Any]:

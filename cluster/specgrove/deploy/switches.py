@@ -24,7 +24,6 @@ def prepare(scratch: Path, environ: MutableMapping[str, str] = os.environ) -> No
         **RECOMMENDED,
         "RAY_AUTH_MODE": "disabled",  # token mode would write ~/.ray/auth_token for a cluster that nobody else sees
         "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_DEDUP_LOGS": "0",  # or Ray keeps what it says while we stop it, and prints it afterwards
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "0.5",  # there is one HAProxy, on this machine
         "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": f"{scratch}/h/haproxy.cfg",
         "RAY_SERVE_HAPROXY_SOCKET_PATH": f"{scratch}/h/admin.sock",
