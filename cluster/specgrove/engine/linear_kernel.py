@@ -1,0 +1,104 @@
+"""Compiles and loads linear.c, the product of a few rows with bfloat16 weights.
+
+It is built on first use with the C compiler at hand and kept in ~/.cache/specgrove, under a name that holds the digest
+of the source and of the flags. The flags name the instructions, so every machine that shares the directory may load it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import logging
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from specgrove.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+Product = Callable[[int, int, int | None, int, int, int, int, int, int], None]
+"""Addresses of x, weight, bias or None, y, scratch; then rows, in, out, threads. Shapes: see linear.c."""
+
+PANEL = 32
+"""Rows that share one reading of the weights; as in linear.c, and what the scratch must hold."""
+_SOURCE = Path(__file__).with_name("linear.c")
+_FLAGS = ("-O2", "-mavx2", "-mfma", "-std=gnu11", "-fPIC", "-shared")
+_COMPILERS = ("cc", "gcc", "clang")
+_PATIENCE_S = 60.0
+
+
+def scratch_numbers(in_features: int) -> int:
+    """Float32 numbers that a product with rows of this length needs as scratch."""
+    return PANEL * (in_features + 15) // 16 * 16
+
+
+@functools.cache
+def product() -> Product | None:
+    """The compiled product, or None (with one line in the log) where it cannot be had."""
+    if platform.machine() not in {"x86_64", "AMD64"}:
+        return None
+    if torch.backends.cpu.get_cpu_capability() not in {"AVX2", "AVX512"}:
+        return None
+    try:
+        return _load()
+    except (ConfigError, OSError, subprocess.SubprocessError) as error:
+        log.info("linear layers stay with torch, several times slower for small batches: %s", error)
+        return None
+
+
+def _load() -> Product:
+    """Raises ConfigError, OSError (cannot be built here, or lacks torch's OpenMP) and SubprocessError."""
+    key = hashlib.sha256(_SOURCE.read_bytes() + " ".join(_FLAGS).encode()).hexdigest()
+    kept = Path.home() / ".cache" / "specgrove" / "kernels" / f"linear-{key[:32]}.so"
+    if kept.is_file():
+        return _open(kept)
+    with tempfile.TemporaryDirectory() as place:
+        built = Path(place) / kept.name
+        _compile(built)
+        loaded = _open(built)
+        _keep(built, kept)
+    return loaded
+
+
+def _open(library: Path) -> Product:
+    call = ctypes.CDLL(str(library)).specgrove_linear
+    call.argtypes = [ctypes.c_void_p] * 5 + [ctypes.c_long] * 3 + [ctypes.c_int]
+    call.restype = None
+    return call
+
+
+def _compile(library: Path) -> None:
+    wanted = os.environ.get("CC")  # the name by which every build tool is told of a compiler
+    command = shlex.split(wanted) if wanted else [found for name in _COMPILERS if (found := shutil.which(name))][:1]
+    if not command:
+        raise ConfigError(f"no C compiler found ({', '.join(_COMPILERS)} or CC)")
+    done = subprocess.run(
+        [*command, *_FLAGS, "-o", str(library), str(_SOURCE)],
+        capture_output=True,
+        text=True,
+        timeout=_PATIENCE_S,
+        check=False,
+    )
+    if done.returncode:
+        reason = (done.stderr.splitlines() or [f"exit status {done.returncode}"])[0]
+        raise ConfigError(f"{command[0]} cannot compile {_SOURCE.name}: {reason}")
+
+
+def _keep(built: Path, kept: Path) -> None:
+    """Copy beside the final name, then rename: replicas that start together never see half a file."""
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        draft = kept.with_suffix(f".{os.getpid()}")
+        shutil.copyfile(built, draft)
+        draft.replace(kept)
+    except OSError:
+        pass  # a read-only home costs a second at the next start, nothing else
