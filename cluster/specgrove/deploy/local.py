@@ -6,13 +6,13 @@ Call switches.prepare() before this module is imported.
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import os
 import shutil
 import signal
-import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +113,8 @@ class LocalServer:
         if self._connected:
             self._connected = False
             stopping = threading.Thread(target=self._stop, name="stop", daemon=True)
-            with _deaf():
+            # Ray complains on stdout that it has killed what we asked it to kill.
+            with contextlib.redirect_stdout(io.StringIO()):
                 stopping.start()
                 stopping.join(STOP_S)
         if self.owns_ray:
@@ -129,21 +130,6 @@ class LocalServer:
                 serve.delete(APP_NAME)
         finally:
             ray.shutdown()
-
-
-@contextlib.contextmanager
-def _deaf() -> Iterator[None]:
-    """Ray, from below Python, complains on stderr that it has killed what we asked it to kill."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
 
 
 def _own_ray(config: Config, scratch: Path) -> dict[str, Any]:
