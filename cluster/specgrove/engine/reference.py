@@ -30,10 +30,8 @@ class Reference:
         kwargs: dict[str, Any] = {"dtype": "auto" if dtype == "auto" else getattr(torch, dtype)}
         self.target: Any = _load(target, kwargs, device)
         self.draft: Any = None
-        self._draft_defaults: Any = None
         if draft is not None:
             self.draft = _load(draft, kwargs, device)
-            self._draft_defaults = self.draft.generation_config
         self._device = device
 
     def plain(self, prompt: Sequence[int], count: int, *, temperature: float, seed: int) -> Generated:
@@ -45,7 +43,7 @@ class Reference:
     ) -> Generated:
         """Assisted generation: the library's defaults, or `length` draft tokens in every round without early exit."""
         assert self.draft is not None
-        config = GenerationConfig.from_dict(self._draft_defaults.to_dict())
+        config = GenerationConfig(pad_token_id=0)
         if schedule == "constant":
             config.num_assistant_tokens = length
             config.num_assistant_tokens_schedule = "constant"
@@ -75,12 +73,12 @@ class Reference:
             eos_token_id=None,
             pad_token_id=0,
         )
-        out = self.target.generate(
-            ids, attention_mask=torch.ones_like(ids), generation_config=config, use_model_defaults=False, **extra
-        )
+        out = self.target.generate(ids, attention_mask=torch.ones_like(ids), generation_config=config, **extra)
         return Generated(tuple(out[0, len(prompt) :].tolist()))
 
 
 def _load(path: str, kwargs: dict[str, Any], device: str) -> Any:
+    """The model without its own generation defaults: `generate` would fill them in wherever we say nothing."""
     model: Any = AutoModelForCausalLM.from_pretrained(path, **kwargs)
+    model.generation_config = GenerationConfig(pad_token_id=0)
     return model.to(device).eval()
