@@ -18,6 +18,7 @@
 #define DEPTH 1024 /* numbers along `in` in a block: the x and W of a tile fit a first-level cache */
 #define PANEL 32   /* most rows of x that share one reading of a block */
 #define STEP 16    /* weights in a vector */
+#define LINE 32    /* weights in a cache line */
 
 typedef struct {
     const uint16_t *weight; /* [out, in] */
@@ -99,30 +100,43 @@ static inline __m256 add_product(__m256 sum, __m256 wide, __m256 row) {
 #define ODD_WEIGHTS(r, c) wide##c = odd_ones(weights + c * pitch);
 #define EVEN_ROW(r, C) __m256 row##r = load_once(x + r * depth + k);
 #define ODD_ROW(r, C) row##r = load_once(x + r * depth + k + 8);
-/* Holding C vectors of weights, then row by row. */
-#define EVEN_ROW_ADD(r, C) EVEN_ROW(r, C) COLS_##C(ADD, r)
-#define ODD_ROW_ADD(r, C) ODD_ROW(r, C) COLS_##C(ADD, r)
+/* Holding C = 3 vectors of weights, then row by row; at 4 rows every register is taken, so the one for x is fixed. */
+#define ADD_ROW(r, half)                                                                                               \
+    __asm__("vmovups %6, %%ymm15\n\t"                                                                                  \
+            "vfmadd231ps %%ymm15, %3, %0\n\t"                                                                          \
+            "vfmadd231ps %%ymm15, %4, %1\n\t"                                                                          \
+            "vfmadd231ps %%ymm15, %5, %2"                                                                              \
+            : "+x"(s##r##0), "+x"(s##r##1), "+x"(s##r##2)                                                              \
+            : "x"(wide0), "x"(wide1), "x"(wide2), "m"(*(const __m256_u *)(x + r * depth + k + half))                   \
+            : "ymm15");
+#define EVEN_ROW_ADD(r, C) ADD_ROW(r, 0)
+#define ODD_ROW_ADD(r, C) ADD_ROW(r, 8)
 #define BY_ROWS(R, C)                                                                                                  \
     COLS_##C(EVEN_WEIGHTS, 0) ROWS_##R(EVEN_ROW_ADD, C) COLS_##C(ODD_WEIGHTS, 0) ROWS_##R(ODD_ROW_ADD, C)
 /* Holding R vectors of x, then column by column. */
 #define EVEN_COL_1(r, c) EVEN_WEIGHTS(0, c) ADD(0, c)
 #define EVEN_COL_2(r, c) EVEN_COL_1(r, c) ADD(1, c)
 #define EVEN_COL_3(r, c) EVEN_COL_2(r, c) ADD(2, c)
+#define EVEN_COL_4(r, c) EVEN_COL_3(r, c) ADD(3, c)
 #define ODD_COL_1(r, c) ODD_WEIGHTS(0, c) ADD(0, c)
 #define ODD_COL_2(r, c) ODD_COL_1(r, c) ADD(1, c)
 #define ODD_COL_3(r, c) ODD_COL_2(r, c) ADD(2, c)
+#define ODD_COL_4(r, c) ODD_COL_3(r, c) ADD(3, c)
 #define BY_COLS(R, C)                                                                                                  \
     ROWS_##R(EVEN_ROW, C) COLS_##C(EVEN_COL_##R, 0) ROWS_##R(ODD_ROW, C) COLS_##C(ODD_COL_##R, 0)
 
 /* Adds n numbers of R rows of x times C rows of W to sums[c * rows + r]. Meanwhile brings C rows of weights from
- * `ahead` on into the cache, `pace` numbers each per 16 multiplied. */
+ * `ahead` on into the cache, `pace` numbers each per LINE multiplied. */
 #define TILE(R, C, ORDER)                                                                                                     \
     static void tile_##R##x##C(const uint16_t *w, long in, const float *x, long depth, long n, __m256 *sums,           \
                                long rows, const uint16_t *ahead, long pace) {                                          \
         ROWS_##R(LOAD_SUMS, C)                                                                                         \
         long k = 0;                                                                                                    \
-        for (; k + STEP <= n; k += STEP, ahead += pace) {                                                              \
-            COLS_##C(FETCH, 0)                                                                                         \
+        for (; k + STEP <= n; k += STEP) {                                                                             \
+            if (k % LINE == 0) {                                                                                       \
+                COLS_##C(FETCH, 0)                                                                                     \
+                ahead += pace;                                                                                         \
+            }                                                                                                          \
             const uint16_t *weights = w + k;                                                                           \
             const long pitch = in;                                                                                     \
             ORDER(R, C)                                                                                                \
@@ -138,7 +152,7 @@ static inline __m256 add_product(__m256 sum, __m256 wide, __m256 row) {
     }
 
 TILE(1, 8, BY_COLS) TILE(2, 6, BY_COLS) TILE(3, 4, BY_COLS) TILE(4, 3, BY_ROWS)
-TILE(1, 1, BY_COLS) TILE(2, 1, BY_COLS) TILE(3, 1, BY_COLS) TILE(4, 1, BY_ROWS)
+TILE(1, 1, BY_COLS) TILE(2, 1, BY_COLS) TILE(3, 1, BY_COLS) TILE(4, 1, BY_COLS)
 
 typedef void Tile(const uint16_t *, long, const float *, long, long, __m256 *, long, const uint16_t *, long);
 static Tile *const WIDE[] = {tile_1x8, tile_2x6, tile_3x4, tile_4x3};
@@ -181,10 +195,10 @@ static void block(const Job *job, const uint16_t *w, long cols, long k, long n, 
         const uint16_t *share = ahead + t * n / tiles;
         for (; c + WIDTH[r] <= cols; c += WIDTH[r])
             WIDE[r](w + c * job->in + k, job->in, x, job->depth, n, sums + c * job->rows + start, job->rows,
-                    share + c * job->in, STEP / tiles);
+                    share + c * job->in, LINE / tiles);
         for (; c < cols; c++)
             SINGLE[r](w + c * job->in + k, job->in, x, job->depth, n, sums + c * job->rows + start, job->rows,
-                      share + c * job->in, STEP / tiles);
+                      share + c * job->in, LINE / tiles);
         start = end;
     }
 }

@@ -31,7 +31,7 @@ Product = Callable[[int, int, int | None, int, int, int, int, int, int], None]
 PANEL = 32
 """Rows that share one reading of the weights; as in linear.c, and what the scratch must hold."""
 _SOURCE = Path(__file__).with_name("linear.c")
-_FLAGS = ("-O2", "-mavx2", "-mfma", "-std=gnu11", "-fPIC", "-shared")
+_FLAGS = ("-O3", "-mavx2", "-mfma", "-std=gnu11", "-fPIC", "-shared")
 _COMPILERS = ("cc", "gcc", "clang")
 _PATIENCE_S = 60.0
 
