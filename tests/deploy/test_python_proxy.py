@@ -52,6 +52,7 @@ def test_errors_and_texts_pass_the_proxy(proxied: Live):
     assert reply.choices[0].stats.num_drafts > 0
 
 
-def test_the_log_names_the_variables_once(proxied: Live):
+def test_the_greeting_names_the_variables_once(proxied: Live):
     """So that somebody can do something about it."""
+    eventually(lambda: "Ctrl-C" in proxied.output.read_text(), within_s=30)
     assert proxied.output.read_text().count("RAY_SERVE_ENABLE_HA_PROXY=1") == 1

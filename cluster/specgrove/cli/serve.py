@@ -38,15 +38,14 @@ class Stopped(Exception):  # not an error: somebody asked us to stop
 def serve_until_stopped(config: Config) -> None:
     """Run until SIGINT or SIGTERM; leaves no process of ours behind. Raises SpecgroveError when the start fails."""
     keys = [secret(key, key="api_keys") for key in config.api_keys]
-    environment = Environment.read()
-    address = running_cluster(environment)
+    address = running_cluster(Environment.read())
     if address is None:
         check_free(config.listeners)
     began = time.monotonic()
     with _interruptible() as stop:
         server = _start(config, address)
         try:
-            _greet(config, keys, environment, time.monotonic() - began, owns_ray=server.owns_ray)
+            _greet(config, keys, time.monotonic() - began, missing=server.missing_switches())
             stop.wait()
         finally:
             _close(server)
@@ -57,7 +56,8 @@ def _start(config: Config, address: str | None) -> LocalServer:
     scratch = Path(tempfile.mkdtemp(prefix="sg-", dir="/tmp" if os.name == "posix" else None))
     with _Board() as board:
         board({"ray": "loading"})
-        prepare(scratch)
+        if address is None:
+            prepare(scratch)
         from specgrove.deploy.local import LocalServer  # imports Ray, so it comes after prepare
 
         server = LocalServer(config, address=address, scratch=scratch)
@@ -128,7 +128,7 @@ class _Board:
         return table
 
 
-def _greet(config: Config, keys: list[str], environment: Environment, took_s: float, *, owns_ray: bool) -> None:
+def _greet(config: Config, keys: list[str], took_s: float, *, missing: tuple[str, ...]) -> None:
     listeners = config.listeners
     http, grpc = f"http://{listeners.host}:{listeners.http_port}", f"{listeners.host}:{listeners.grpc_port}"
     names = [name for pool in config.targets.values() for name in pool.served_names]
@@ -136,8 +136,8 @@ def _greet(config: Config, keys: list[str], environment: Environment, took_s: fl
     out.print(f"  HTTP    {http}/v1\n  gRPC    {grpc}\n  models  {', '.join(map(escape, names))}", highlight=False)
     if config.drafts:
         out.print(f"  drafts  {', '.join(map(escape, config.drafts))}")
-    if not owns_ray and environment.missing:
-        wanted = " ".join(f"{name}=1" for name in environment.missing)
+    if missing:
+        wanted = " ".join(f"{name}=1" for name in missing)
         out.print(f"  [yellow]note[/]    on every node, start Ray with {wanted}: both doors are then faster")
     try:
         first_completion(grpc, names[0], keys[0] if keys else None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,11 +11,9 @@ from ray.serve import Application, Deployment
 from specgrove.actors.draft import DraftServer
 from specgrove.actors.identity import actor_options
 from specgrove.actors.target import TargetServer
-from specgrove.config import Config, Environment, IngressConfig, PoolConfig
+from specgrove.config import Config, IngressConfig, PoolConfig
 from specgrove.deploy.ingress import Ingress
 from specgrove.deploy.preflight import check_visible, only_bundled
-
-log = logging.getLogger("specgrove.deploy")
 
 HEALTH_PERIOD_S = 5.0
 HEALTH_TIMEOUT_S = 20.0
@@ -30,7 +27,6 @@ def build(args: Mapping[str, Any]) -> Application:
     config = Config.from_mapping(args) if args else Config.bundled()
     if not only_bundled(config):
         check_visible(config)
-    _name_missing_switches()
     mapping = config.to_mapping()
     pools = {}
     for name, target in config.targets.items():
@@ -69,10 +65,3 @@ def _ingress(ingress: IngressConfig, config: Config) -> Deployment:
         graceful_shutdown_timeout_s=config.drain_timeout_s,
     )
     return make(Ingress)
-
-
-def _name_missing_switches() -> None:
-    missing = Environment.read().missing
-    if missing:
-        names = " and ".join(f"{name}=1" for name in missing)
-        log.warning("this cluster runs without %s: all works, but both doors are several times slower", names)

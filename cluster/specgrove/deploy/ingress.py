@@ -13,7 +13,7 @@ from ray.serve.handle import DeploymentHandle
 
 from specgrove.actors.identity import Identity, token_of, tune_process
 from specgrove.actors.registry import Registry
-from specgrove.config import Config, secret
+from specgrove.config import Config, Environment, secret
 from specgrove.core.cards import ReplicaCard
 from specgrove.deploy.backend import IngressBackend
 from specgrove.deploy.fleet import Fleet
@@ -38,6 +38,7 @@ class Ingress(ServedGeneration, HealthServicer):
     ) -> None:
         self._config = Config.from_mapping(config)
         tune_process(self._config)
+        _name_missing_switches()
         self._pools = pools
         self._keys = tuple(secret(key, key="api_keys") for key in self._config.api_keys)
         identity = Identity.of_this_process()
@@ -81,6 +82,13 @@ class Ingress(ServedGeneration, HealthServicer):
         """Serve has waited for the requests of both doors before it calls this."""
         if hasattr(self, "_front"):
             await self._fleet.close()
+
+
+def _name_missing_switches() -> None:
+    """A replica has the environment of its node, so this is where it shows how the cluster was started."""
+    if missing := Environment.read().missing:
+        names = " ".join(f"{name}=1" for name in missing)
+        log.warning("this node's Ray was started without %s: all works, but both doors are several times slower", names)
 
 
 def _connect(card: ReplicaCard) -> TargetClient:

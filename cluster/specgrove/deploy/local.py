@@ -21,7 +21,7 @@ from ray import serve
 from ray.serve.config import HTTPOptions, gRPCOptions
 from ray.serve.schema import ApplicationStatusOverview
 
-from specgrove.config import Config
+from specgrove.config import Config, Environment
 from specgrove.deploy import APP_NAME, GRPC_SERVICES
 from specgrove.deploy.builder import build
 from specgrove.deploy.preflight import check_all, only_bundled
@@ -107,6 +107,14 @@ class LocalServer:
         if failure:
             raise _explain(failure[0])
 
+    def missing_switches(self) -> tuple[str, ...]:
+        """Recommended variables that Ray was started without; call it after start()."""
+        if self.owns_ray:
+            return Environment.read().missing
+        # Another cluster has an environment of its own.
+        found: tuple[str, ...] = ray.get(ray.remote(num_cpus=0)(_missing_here).remote())
+        return found
+
     def close(self) -> None:
         """Stop the application, and Ray too when it is our own. Safe to call at any time, also twice."""
         ours = descendants() if self.owns_ray else []
@@ -120,7 +128,7 @@ class LocalServer:
         if self.owns_ray:
             ours = list(dict.fromkeys([*ours, *descendants()]))
             end(ours, within_s=5.0)
-            shutil.rmtree(self._scratch, ignore_errors=True)
+        shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _stop(self) -> None:
         try:
@@ -130,6 +138,10 @@ class LocalServer:
                 serve.delete(APP_NAME)
         finally:
             ray.shutdown()
+
+
+def _missing_here() -> tuple[str, ...]:
+    return Environment.read().missing
 
 
 def _own_ray(config: Config, scratch: Path) -> dict[str, Any]:
