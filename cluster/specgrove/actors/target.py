@@ -68,7 +68,7 @@ class TargetServer:
         card = self._card(pool, engine)
         self._replica = TargetReplica(engine, self._options(card, token), self._metrics)
         self._replica.start()
-        card = await self._listen(card)
+        card = await self._listen(card, token)
         self._membership = Membership(
             self._registry,
             card,
@@ -102,14 +102,14 @@ class TargetServer:
             max_num_batched_tokens=self._pool.max_num_batched_tokens,
         )
 
-    async def _listen(self, card: ReplicaCard) -> ReplicaCard:
+    async def _listen(self, card: ReplicaCard, token: str) -> ReplicaCard:
         """Open the two listeners; returns the card with their addresses."""
         listeners = self._config.listeners
         host = self._identity.node if listeners.replica_host == "node" else listeners.replica_host
         generate, speculate = (
             _own_order(ports, card.replica) for ports in (listeners.generate_range, listeners.speculate_range)
         )
-        self._generate = GenerateServer(self._replica, host=host, ports=generate)
+        self._generate = GenerateServer(self._replica, host=host, ports=generate, api_keys=(token,))
         self._speculate = SpeculateServer(self._replica, card, host=host, ports=speculate)
         return replace(
             card,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
@@ -42,7 +43,9 @@ class Ingress(ServedGeneration, HealthServicer):
         self._pools = pools
         self._keys = tuple(secret(key, key="api_keys") for key in self._config.api_keys)
         identity = Identity.of_this_process()
-        self._fleet = Fleet(Registry(identity.app, token_of(self._config)), _connect, node=identity.node)
+        registry = Registry(identity.app, token_of(self._config))
+        connect = partial(_connect, token=await registry.token())
+        self._fleet = Fleet(registry, connect, node=identity.node)
         self._fleet.start()
         self._front = IngressBackend(self._config, self._fleet)
         ServedGeneration.__init__(self, self._front, api_keys=self._keys)
@@ -91,5 +94,6 @@ def _name_missing_switches() -> None:
         log.warning("this node's Ray was started without %s: all works, but both doors are several times slower", names)
 
 
-def _connect(card: ReplicaCard) -> TargetClient:
-    return TargetClient(card.generate_address, replica=card.replica)
+def _connect(card: ReplicaCard, *, token: str) -> TargetClient:
+    """Replicas take requests from the cluster's own ingress only, or API keys could be bypassed."""
+    return TargetClient(card.generate_address, replica=card.replica, api_key=token)
