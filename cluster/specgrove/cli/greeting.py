@@ -11,7 +11,7 @@ from specgrove.client import Client
 from specgrove.core.request import ChatMessage, SpeculationStats
 from specgrove.errors import RequestError
 
-QUESTION = "Count from 3 to 17."
+QUESTION = "Ali has 10 stamps. Ali loses 1. Ali finds 6 more. How many stamps does Ali have now?"
 """Something that the bundled family has learned; any other model can do it too."""
 TOKENS = 64
 WAIT_S = 60.0
