@@ -63,4 +63,4 @@ def actor_options(pool: PoolConfig) -> dict[str, Any]:
 def thread_environment(threads: int) -> dict[str, str]:
     """Variables for a replica's process: idle OpenMP threads must sleep, not spin, beside the asyncio thread."""
     counts = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
-    return counts | {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
+    return counts | {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "0"}

@@ -38,21 +38,23 @@ class Run:
         return len(self.tokens)
 
 
-Variant = Callable[[Sequence[int], int], tuple[list[int], SpeculationStats | None, list[RoundTrace]]]
-"""(prompt ids, seed) to new tokens, counts and traces."""
+Variant = Callable[[Sequence[int], int, int], tuple[list[int], SpeculationStats | None, list[RoundTrace]]]
+"""(prompt ids, seed, count) to `count` new tokens, counts and traces."""
 
 
 def variants(
-    client: Client, model: str, reference: Reference, *, tokens: int, temperature: float, length: int
+    client: Client, model: str, reference: Reference, *, temperature: float, length: int
 ) -> dict[str, Variant]:
-    """The five ways to generate `tokens` new tokens; end-of-sequence ends none of them."""
+    """The five ways to generate new tokens; end-of-sequence ends none of them."""
 
     def served(mode: Literal["auto", "off"]) -> Variant:
-        def run(prompt: Sequence[int], seed: int) -> tuple[list[int], SpeculationStats | None, list[RoundTrace]]:
+        def run(
+            prompt: Sequence[int], seed: int, count: int
+        ) -> tuple[list[int], SpeculationStats | None, list[RoundTrace]]:
             done = client.complete(
                 model,
                 prompt,
-                max_tokens=tokens,
+                max_tokens=count,
                 temperature=temperature,
                 top_k=0,
                 top_p=1.0,
@@ -67,13 +69,17 @@ def variants(
 
         return run
 
-    def plain(prompt: Sequence[int], seed: int) -> tuple[list[int], SpeculationStats | None, list[RoundTrace]]:
-        return list(reference.plain(prompt, tokens, temperature=temperature, seed=seed).tokens), None, []
+    def plain(
+        prompt: Sequence[int], seed: int, count: int
+    ) -> tuple[list[int], SpeculationStats | None, list[RoundTrace]]:
+        return list(reference.plain(prompt, count, temperature=temperature, seed=seed).tokens), None, []
 
     def assisted(schedule: Any) -> Variant:
-        def run(prompt: Sequence[int], seed: int) -> tuple[list[int], SpeculationStats | None, list[RoundTrace]]:
+        def run(
+            prompt: Sequence[int], seed: int, count: int
+        ) -> tuple[list[int], SpeculationStats | None, list[RoundTrace]]:
             made = reference.assisted(
-                prompt, tokens, temperature=temperature, seed=seed, schedule=schedule, length=length
+                prompt, count, temperature=temperature, seed=seed, schedule=schedule, length=length
             )
             return list(made.tokens), None, []
 
@@ -88,10 +94,10 @@ def variants(
     }
 
 
-def timed(name: str, variant: Variant, prompt: Sequence[int], *, index: int, kind: str, repeat: int) -> Run:
+def timed(name: str, variant: Variant, prompt: Sequence[int], *, count: int, index: int, kind: str, repeat: int) -> Run:
     """Run once and keep everything that a later question may need."""
     begun = time.perf_counter()
-    tokens, stats, traces = variant(prompt, index)
+    tokens, stats, traces = variant(prompt, index, count)
     seconds = time.perf_counter() - begun
     rounds = [
         {

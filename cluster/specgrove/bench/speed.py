@@ -19,6 +19,7 @@ from specgrove.engine.inspect import codec as codec_of
 from specgrove.engine.reference import Reference
 
 MODEL = "target"
+WARM_UP_TOKENS = 8
 
 
 def server_config(
@@ -65,8 +66,8 @@ def run(
         target, draft, dtype=dtype, threads=threads, speculative=speculative, max_model_len=max(512, longest)
     )
     with serving(config) as client:
-        ways = variants(client, MODEL, reference, tokens=tokens, temperature=temperature, length=assisted_length)
-        runs = _interleave(ways, work, ids, repeats=repeats, seed=seed)
+        ways = variants(client, MODEL, reference, temperature=temperature, length=assisted_length)
+        runs = _interleave(ways, work, ids, tokens=tokens, repeats=repeats, seed=seed)
     judged = {}
     for name in (PLAIN, SPECULATIVE):
         outputs = [(ids[r.prompt], r.tokens, r.prompt) for r in runs if r.variant == name and r.repeat == 0]
@@ -93,7 +94,13 @@ def run(
 
 
 def _interleave(
-    ways: Mapping[str, Any], work: Sequence[Prompt], ids: Sequence[Sequence[int]], *, repeats: int, seed: int
+    ways: Mapping[str, Any],
+    work: Sequence[Prompt],
+    ids: Sequence[Sequence[int]],
+    *,
+    tokens: int,
+    repeats: int,
+    seed: int,
 ) -> list[Run]:
     """Every way once per prompt and repeat, in random order, after one short warm-up each."""
     rng = random.Random(seed)
@@ -102,14 +109,16 @@ def _interleave(
     with Progress(*columns) as progress:
         task = progress.add_task("measuring", total=len(ways) * (1 + repeats * len(work)))
         for name, way in ways.items():
-            way(ids[0], 0)
+            way(ids[0], 0, min(tokens, WARM_UP_TOKENS))
             progress.update(task, advance=1, description=f"warm-up: {name}")
         for repeat in range(repeats):
             for index, prompt in enumerate(work):
                 order = list(ways)
                 rng.shuffle(order)
                 for name in order:
-                    runs.append(timed(name, ways[name], ids[index], index=index, kind=prompt.kind, repeat=repeat))
+                    runs.append(
+                        timed(name, ways[name], ids[index], count=tokens, index=index, kind=prompt.kind, repeat=repeat)
+                    )
                     progress.update(task, advance=1, description=name)
     return runs
 
