@@ -14,7 +14,7 @@ from specgrove.training.evaluate import agreement, answer
 from specgrove.training.family import FAMILY, model_config, new_model
 from specgrove.training.optimizer import orthogonalise
 from specgrove.training.records import held_out
-from specgrove.training.trainer import REVISION_RATE, STABLE, WARMUP_STEPS, Progress, rate, total_steps
+from specgrove.training.trainer import STABLE, WARMUP_STEPS, Progress, rate
 
 
 class Interrupted(Exception):
@@ -33,14 +33,12 @@ def tiny(monkeypatch, tokenizer):
     return {m.name: 3 for m in small}
 
 
-def test_rate_warms_up_stays_decays_and_revises():
-    """Constant while the steps are undecided, then down to zero, then a smaller second decay."""
+def test_rate_warms_up_stays_and_decays():
+    """Constant while the total is undecided, then down to zero on its last step."""
     assert rate(0, None) == 1 / WARMUP_STEPS
     assert rate(WARMUP_STEPS, None) == rate(10_000, None) == 1.0
     assert rate(int(1000 * STABLE) - 1, 1000) == 1.0
     assert 0 < rate(999, 1000) < 0.01
-    assert rate(1000, 1000) == REVISION_RATE
-    assert 0 < rate(total_steps(1000) - 1, 1000) < 0.01
 
 
 def test_orthogonalised_matrices_have_singular_values_near_one():

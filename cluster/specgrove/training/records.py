@@ -60,9 +60,6 @@ KINDS: dict[str, tuple[float, Callable[[random.Random], Problem]]] = {
 }
 """Each kind's share of the training records, and its maker."""
 
-REVISED: dict[str, float] = {"count": 6.0, "sort": 2.0}
-"""How much more often the kinds that are learned last are drawn in the revision at the end of a training run."""
-
 
 def is_held_out(canonical: str) -> bool:
     """Whether a problem belongs to the held-out side; depends on nothing but its canonical form."""
@@ -90,14 +87,10 @@ def _with_company(rng: random.Random, sample: Sample, earlier: Sample) -> Sample
     return Sample(sample.kind, sample.canonical, messages, sample.answer, sample.check)
 
 
-def training(seed: int, part: int = 0, *, revision: bool = False) -> Iterator[Sample]:
-    """Training samples without end, in independent streams numbered by `part`.
-
-    revision: draw the REVISED kinds more often.
-    """
+def training(seed: int, part: int = 0) -> Iterator[Sample]:
+    """Training samples without end; `part` numbers independent streams of one seed."""
     rng = random.Random(f"specgrove-train/{seed}/{part}")
-    kinds = list(KINDS)
-    weights = [share * (REVISED.get(kind, 1.0) if revision else 1.0) for kind, (share, _) in KINDS.items()]
+    kinds, weights = list(KINDS), [share for share, _ in KINDS.values()]
     while True:
         drawn, earlier = rng.choices(kinds, weights, k=2)
         yield _with_company(rng, _draw(rng, drawn, held=False), _draw(rng, earlier, held=False))

@@ -4,7 +4,7 @@ In most rows a conversation sees itself alone, which is what makes copying from 
 eighth step has long rows without that mask, so that the models have seen attention over larger distances than one
 exchange. Where a conversation stands in its row is random, hence its positions are.
 
-The batch of a step follows from (seed, step, revision) alone, so a resumed run sees what an uninterrupted one would.
+The batch of a step follows from (seed, step) alone, so a resumed run sees what an uninterrupted one would.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ def _row(stream: Iterator[tuple[list[int], list[bool]]], length: int, filler: in
     return _Row(row.ids + [filler] * gap, row.weights + [0.0] * gap, row.marks + [length] * gap)
 
 
-def batch(tokenizer: PreTrainedTokenizerFast, seed: int, step: int, tokens: int, *, revision: bool = False) -> Batch:
+def batch(tokenizer: PreTrainedTokenizerFast, seed: int, step: int, tokens: int) -> Batch:
     """The batch of a step: about `tokens` tokens, the same for the same arguments."""
     length = LONG if is_long(step) else SHORT
     stream = (
         conversation_ids(tokenizer, [*sample.messages, {"role": "assistant", "content": sample.answer}])
-        for sample in training(seed, part=step, revision=revision)
+        for sample in training(seed, part=step)
     )
     filler = int(tokenizer.convert_tokens_to_ids(END_OF_TEXT))  # type: ignore[arg-type]
     rows = [_row(stream, length, filler) for _ in range(max(1, tokens // length))]

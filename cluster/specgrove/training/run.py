@@ -63,8 +63,7 @@ def _trained_on(run: Run) -> str:
     tokens = run.step * run.member.tokens_per_step
     return (
         f"specgrove's own records ({len(KINDS)} kinds, one canonical problem in {HELD_OUT_ONE_IN} held out), "
-        f"seed {run.seed}, {run.steps} steps and a revision to {run.step}, of {run.member.tokens_per_step} tokens "
-        f"({tokens / 1e6:.1f} M), "
+        f"seed {run.seed}, {run.step} steps of {run.member.tokens_per_step} tokens ({tokens / 1e6:.1f} M), "
         f"{run.elapsed_s / 60:.1f} minutes on a CPU"
     )
 
@@ -112,9 +111,8 @@ def train_family(
     """Train the bundled family into `out`, one Hugging Face directory a model, and return the cards.
 
     minutes: training time of all models together; a loaded machine gets fewer steps, not more time. steps: exact steps
-    before the revision, by model name, instead (they are on the cards), which repeats a run up to float noise. resume:
-    go on from the checkpoints of an interrupted run of the same seed; False starts again. progress: called after every
-    step.
+    by model name instead (they are on the cards), which repeats a run up to float noise. resume: go on from the
+    checkpoints of an interrupted run of the same seed; False starts again. progress: called after every step.
 
     Raises ConfigError for a time that is not positive or for unknown names in `steps`.
     """

@@ -1,8 +1,8 @@
-"""One model's training loop: constant rate, a linear decay, a short revision; checkpoints; resumes where it stopped.
+"""One model's training loop: constant rate, then a linear decay; checkpoints; resumes where it stopped.
 
-The number of steps is decided by the clock once: when STABLE of the time is used, the steps are fixed so that decay and
-revision fill the rest. The number is kept in the checkpoint and in the card; given in advance, the run does not look at
-the clock at all and repeats up to float noise.
+The number of steps is decided by the clock once: when STABLE of the time is used, the total is fixed so that the decay
+fills the rest. It is kept in the checkpoint and in the card; given in advance, the run does not look at the clock at
+all and repeats up to float noise.
 """
 
 from __future__ import annotations
@@ -22,11 +22,7 @@ from specgrove.training.optimizer import FamilyOptimizer
 from specgrove.training.rows import Batch, batch
 
 STABLE = 0.65
-"""Part of the steps before the revision that have the full learning rate; the rest decays to zero."""
-REVISION = 0.2
-"""Steps of the revision, relative to the steps before it: a smaller second decay on what is learned last."""
-REVISION_RATE = 0.3
-"""Learning rate at the start of the revision, relative to the peak."""
+"""Part of the steps at the full learning rate; the rest decays to zero."""
 WARMUP_STEPS = 20
 CHECKPOINT_S = 60.0
 """Seconds between checkpoints."""
@@ -47,20 +43,13 @@ class Progress:
 Report = Callable[[Progress], None]
 
 
-def total_steps(steps: int) -> int:
-    """All steps of a run whose steps before the revision are `steps`."""
-    return steps + round(steps * REVISION)
-
-
 def rate(step: int, steps: int | None) -> float:
-    """Learning rate of a step relative to the peak; `steps` counts those before the revision, None while undecided."""
+    """Learning rate of a step relative to the peak; `steps` is the total, None while undecided."""
     warm = min(1.0, (step + 1) / WARMUP_STEPS)
     if steps is None:
         return warm
-    if step >= steps:
-        return REVISION_RATE * max(0.0, (total_steps(steps) - step) / max(1, total_steps(steps) - steps))
     left = (steps - step) / max(1.0, steps * (1 - STABLE))
-    return min(warm, 1.0, left)
+    return min(warm, max(0.0, min(1.0, left)))
 
 
 def weighted_loss(model: PreTrainedModel, rows: Batch) -> torch.Tensor:
@@ -84,8 +73,7 @@ class Run:
     def advance(self) -> None:
         """One optimizer step on the batch of (seed, step)."""
         started = time.perf_counter()
-        revision = self.steps is not None and self.step >= self.steps
-        rows = batch(self._tokenizer, self.seed, self.step, self.member.tokens_per_step, revision=revision)
+        rows = batch(self._tokenizer, self.seed, self.step, self.member.tokens_per_step)
         loss = weighted_loss(self.model, rows)
         loss.backward()
         self._optimizer.step(rate(self.step, self.steps))
@@ -95,23 +83,18 @@ class Run:
         self.elapsed_s += time.perf_counter() - started
 
     def decide_steps(self, budget_s: float) -> None:
-        """Fix the steps once the constant part of the time is used up."""
-        if self.steps is None and self.elapsed_s >= STABLE * budget_s / (1 + REVISION):
+        """Fix the total once the constant part of the time is used up."""
+        if self.steps is None and self.elapsed_s >= STABLE * budget_s:
             self.steps = max(self.step + 1, round(self.step / STABLE))
 
-    @property
-    def finished(self) -> bool:
-        """Whether every step, revision included, is done."""
-        return self.steps is not None and self.step >= total_steps(self.steps)
-
     def progress(self, budget_s: float) -> Progress:
-        """Where the run stands, from the clock until the steps are fixed, from the steps afterwards."""
+        """Where the run stands, from the clock until the total is fixed, from the steps afterwards."""
         if self.steps is None:
-            total, fraction, left = None, self.elapsed_s / budget_s, budget_s - self.elapsed_s
+            fraction, left = self.elapsed_s / budget_s if budget_s else 1.0, budget_s - self.elapsed_s
         else:
-            total = total_steps(self.steps)
-            fraction, left = self.step / total, (total - self.step) * self.elapsed_s / max(1, self.step)
-        return Progress(self.member.name, self.step, total, self.loss, min(1.0, fraction), max(0.0, left))
+            fraction = self.step / self.steps
+            left = (self.steps - self.step) * self.elapsed_s / max(1, self.step)
+        return Progress(self.member.name, self.step, self.steps, self.loss, min(1.0, fraction), max(0.0, left))
 
     def save(self, path: Path) -> None:
         """Write a checkpoint; a crash while writing leaves the former one."""
@@ -138,11 +121,11 @@ class Run:
 
 
 def train(run: Run, *, budget_s: float, steps: int | None, checkpoint: Path, report: Report) -> None:
-    """Train to the end of the schedule; `steps` fixes those before the revision in advance instead of `budget_s`."""
+    """Train to the end of the schedule; `steps` fixes the total in advance instead of `budget_s`."""
     run.steps = steps if steps is not None else run.steps
     run.model.train()
     saved = time.monotonic()
-    while not run.finished:
+    while run.steps is None or run.step < run.steps:
         run.decide_steps(budget_s)
         run.advance()
         report(run.progress(budget_s))
