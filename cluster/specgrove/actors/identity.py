@@ -64,7 +64,8 @@ def thread_environment(threads: int) -> dict[str, str]:
     """Variables for a replica's process.
 
     Idle OpenMP threads must sleep beside the asyncio thread and the other replicas of the node, but spin for some ten
-    microseconds first: a forward pass is hundreds of parallel loops, and waking a thread for each costs a quarter of it.
+    microseconds first: a forward pass is hundreds of parallel loops, and waking a thread for each of them costs up to a
+    quarter of its time.
     """
     counts = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     return counts | {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "0"}
