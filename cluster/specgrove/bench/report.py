@@ -35,7 +35,7 @@ def speed(
 def _throughput(runs: Sequence[Run]) -> dict[str, Any]:
     """Tokens per second of every variant, and what the release criteria divide."""
     rate = {}
-    for name in dict.fromkeys(run.variant for run in runs):
+    for name in (REFERENCE, *ASSISTED, PLAIN, SPECULATIVE):
         mine = [run for run in runs if run.variant == name]
         rate[name] = sum(run.count for run in mine) / sum(run.seconds for run in mine)
     best_assisted = max(rate[name] for name in ASSISTED)
