@@ -14,6 +14,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tests.live import Live, eventually
 
 from specgrove.cli.commands import run
+from specgrove.cli.greeting import QUESTION
 from specgrove.client import Client
 from specgrove.core.request import Chunk, Speculation, Started
 from specgrove.errors import ModelNotFound, RequestError
@@ -148,7 +149,7 @@ def test_health_and_reflection(cluster: Live):
     ("command", "words"),
     [
         (["generate", PROMPT, "--max-tokens", "16", "--seed", "1"], ""),
-        (["generate", PROMPT, "--max-tokens", "16", "--show-tree"], "nodes by draft-grove-draft#"),
+        (["generate", QUESTION, "--chat", "--temperature", "0", "--show-tree"], "nodes by draft-grove-draft#"),
         (["models"], "grove-small"),
         (["doctor"], "grove-large: ready, 1 replicas, 1 drafts connected"),
     ],
