@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, GenerationConfig, set_seed
 
+from specgrove.engine.weights import locate
+
 Schedule = Literal["default", "constant"]
 
 
@@ -24,7 +26,10 @@ class Generated:
 
 
 class Reference:
-    """A target and, if given, its draft, as plain transformers models on one device."""
+    """A target and, if given, its draft, as plain transformers models on one device.
+
+    Bundled names, directories or hub ids. Raises ConfigError for a model that is not there.
+    """
 
     def __init__(self, target: str, draft: str | None, *, dtype: str, device: str = "cpu") -> None:
         kwargs: dict[str, Any] = {"dtype": "auto" if dtype == "auto" else getattr(torch, dtype)}
@@ -79,6 +84,6 @@ class Reference:
 
 def _load(path: str, kwargs: dict[str, Any], device: str) -> Any:
     """The model without its own generation defaults: `generate` would fill them in wherever we say nothing."""
-    model: Any = AutoModelForCausalLM.from_pretrained(path, **kwargs)
+    model: Any = AutoModelForCausalLM.from_pretrained(locate(path, None), **kwargs)
     model.generation_config = GenerationConfig(pad_token_id=0)
     return model.to(device).eval()
