@@ -82,7 +82,7 @@ class ServedGeneration(GenerationServicer):
 
     async def Generate(self, request: pb.GenerateRequest, grpc_context: Any) -> AsyncIterator[pb.GenerateResponse]:
         """As in the base class."""
-        async with aclosing(super().Generate(request, grpc_context)) as responses:  # type: ignore[type-var]
+        async with aclosing(super().Generate(request, grpc_context)) as responses:  # type: ignore[type-var]  # a generator
             async for response in responses:
                 yield response
         if grpc_context.code() is not None:

@@ -122,6 +122,6 @@ class DirectGenerationServicer(GenerationServicer):
         self, request: pb.GenerateRequest, context: Any
     ) -> None:
         """As in the base class, written to the context."""
-        async with aclosing(super().Generate(request, context)) as responses:  # type: ignore[type-var]
+        async with aclosing(super().Generate(request, context)) as responses:  # type: ignore[type-var]  # a generator
             async for response in responses:
                 await context.write(response)

@@ -119,6 +119,7 @@ def _fused(jobs: Sequence[VerifyJob]) -> list[Verdict]:
     verdicts = []
     for job in jobs:
         mine, drawn = drawn[: len(job.tree) + 1], drawn[len(job.tree) + 1 :]
+        # mypy cannot type a lambda's default; it binds this job's draws.
         verdicts.append(rule_match.walk(job.tree, lambda node, mine=mine: mine[node + 1]))  # type: ignore[misc]
     return verdicts
 
