@@ -11,7 +11,7 @@ from tests.sampling.enumeration import GOLDEN
 from tests.sampling.statistics import ALPHA, fit, independence
 
 from specgrove.sampling import noise
-from specgrove.sampling.noise import NoiseKey, Purpose, bits, gumbel, gumbel_shared, top_noised, uniform
+from specgrove.sampling.noise import NoiseKey, Purpose, bits, gumbel, gumbel_rows, gumbel_shared, top_noised, uniform
 
 BASE = NoiseKey(seed=0xDEADBEEF_CAFEF00D, choice=3, purpose=Purpose.DRAFT)
 
@@ -201,6 +201,15 @@ def test_shared_rows_and_greedy_rows():
     assert not gumbel_shared([None], [0], 5, "cpu").any()
 
 
+@pytest.mark.parametrize("vocab", [33, noise.LARGE_VOCAB, noise.LARGE_VOCAB + 1])
+def test_kept_rows_are_the_same_noise(vocab: int):
+    """Rows from kept runs equal rows made alone: any order, any key, again after others took their place."""
+    keys = [BASE, NoiseKey(9, 1), NoiseKey(9, 1, Purpose.DRAFT), BASE]
+    for first in (0, 15, 16, 1000, 0):
+        positions = [first + 3, first, first, first + noise.RUN]
+        assert torch.equal(gumbel_rows(keys, positions, vocab), gumbel(keys, positions, vocab))
+
+
 @pytest.mark.parametrize("vocab", [50, noise.LARGE_VOCAB + 3000])
 def test_top_noised_is_the_plain_formula(vocab: int):
     """Ids and scores equal to the formula over the whole vocabulary, also where candidates are cut first."""
@@ -209,9 +218,8 @@ def test_top_noised_is_the_plain_formula(vocab: int):
     keys = [BASE, BASE, BASE, BASE, NoiseKey(5), NoiseKey(6)]
     positions = [10, 10, 10, 10, 11, 12]
     ids, scores = top_noised(logits, temperatures, keys, positions, 4)
-    logp = torch.log_softmax(logits, dim=-1)
     for row, t in enumerate(temperatures):
-        wanted = logp[row] / t + gumbel([keys[row]], [positions[row]], vocab)[0] if t else logp[row]
+        wanted = logits[row] / t + gumbel([keys[row]], [positions[row]], vocab)[0] if t else logits[row]
         order = wanted.argsort(descending=True, stable=True)[:4]
         assert ids[row].tolist() == order.tolist()
         assert torch.equal(scores[row], wanted[order])

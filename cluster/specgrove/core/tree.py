@@ -113,6 +113,8 @@ class TokenTree:
 
     def trim(self, *, max_nodes: int, max_depth: int) -> TokenTree:
         """The tree within a smaller plan: deeper nodes and then later nodes go."""
+        if len(self) <= max_nodes and self.depth <= max_depth:
+            return self
         shallow = self.select([depth <= max_depth for depth in self._depths])
         return shallow.select([node < max_nodes for node in range(len(shallow))])
 

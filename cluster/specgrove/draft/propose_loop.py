@@ -86,14 +86,14 @@ class ProposeLoop:
         logits = self.engine.forward([w.segment for w in work])
         asking = [w for w in work if len(w.segment.wanted)]
         spent = time.perf_counter() - begun  # on CUDA: until the work is queued; waiting for it counts as sampling
-        children = self._children(asking, logits) if asking else {}
+        children = self._children(asking, logits) if asking else []
         self.observer.drafted(rows=sum(len(w.segment.tokens) for w in work), seconds=spent)
         for w in work:
             if w.catching_up:
                 w.session.caught_up(w.catching_up)
             w.session.draft_s += spent
-        for w in asking:
-            self._extend(w.session, children[id(w)], out)
+        for w, own in zip(asking, children, strict=True):
+            self._extend(w.session, own, out)
 
     def _open(self, key: SessionKey, message: Opened, out: Outbox) -> None:
         self._close(key)
@@ -170,8 +170,8 @@ class ProposeLoop:
             session.begin(now)
         return _Work(session, segment, len(segment.tokens))
 
-    def _children(self, asking: Sequence[_Work], logits: Tensor) -> dict[int, list[Children]]:
-        """The best continuations of every frontier node, read from the device once."""
+    def _children(self, asking: Sequence[_Work], logits: Tensor) -> list[list[Children]]:
+        """The best continuations of every frontier node of each session, read from the device once."""
         keys: list[NoiseKey] = []
         positions: list[int] = []
         temperatures: list[float] = []
@@ -189,7 +189,7 @@ class ProposeLoop:
         edges = [0]
         for count in counts:
             edges.append(edges[-1] + count)
-        return {id(w): rows[a:b] for w, (a, b) in zip(asking, pairwise(edges), strict=True)}
+        return [rows[a:b] for a, b in pairwise(edges)]
 
     def _extend(self, session: DraftSession, children: list[Children], out: Outbox) -> None:
         growth = session.growth

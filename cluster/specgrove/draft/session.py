@@ -130,8 +130,7 @@ class DraftSession:
         growth = self.growth
         assert growth is not None
         frontier = growth.frontier
-        depths = growth.tree().depths
-        positions = [self.base - 1 + depths[node] for node in frontier]
+        positions = [self.base - 1 + growth.depths[node] for node in frontier]
         self.sequence.reserve(positions)
         self.expanded.extend(frontier)
         tokens = [growth.tokens[node] for node in frontier]
@@ -150,8 +149,7 @@ class DraftSession:
         """Noise key and absolute position of the children of each frontier node (`count` of them)."""
         growth = self.growth
         assert growth is not None
-        depths = growth.tree().depths
-        positions = [self.base + (depths[node] if node != ROOT else 0) for node in growth.frontier]
+        positions = [self.base + (growth.depths[node] if node != ROOT else 0) for node in growth.frontier]
         return [NoiseKey(self.plan.seed, self.plan.choice)] * count, positions
 
     def finished_tree(self, now: float) -> DraftTree:

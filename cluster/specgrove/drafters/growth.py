@@ -11,7 +11,7 @@ from specgrove.core.tree import TokenTree
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """The best continuations of one node, best first: token ids and their noised scores."""
+    """The best continuations of one node, best first: token ids and their noised scores, up to a constant."""
 
     tokens: Sequence[int]
     scores: Sequence[float]
@@ -22,6 +22,8 @@ class Growth(Protocol):
 
     tokens: list[int]
     parents: list[int]
+    depths: list[int]
+    """Depth of each node; 1 for children of the root."""
     frontier: list[int]
     """Nodes whose children are asked for next, in node order; [-1] is the root. Empty when the tree is done."""
 
@@ -30,7 +32,7 @@ class Growth(Protocol):
         """How many children of each frontier node are needed."""
 
     def extend(self, children: Sequence[Children]) -> None:
-        """Take the children of every frontier node, in the frontier's order. Changes tokens, parents, frontier."""
+        """Take the children of every frontier node, in the frontier's order. Changes all four lists."""
 
     def tree(self) -> TokenTree:
         """The tree as grown so far."""

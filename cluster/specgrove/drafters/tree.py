@@ -20,6 +20,7 @@ class TreeGrowth:
         self.plan = plan
         self.tokens: list[int] = []
         self.parents: list[int] = []
+        self.depths: list[int] = []
         self.frontier: list[int] = [ROOT]
         self._score: list[float] = []
         self._level = 0
@@ -40,11 +41,12 @@ class TreeGrowth:
         room = self.plan.max_nodes - len(self.tokens)
         kept = self._best(candidates, max(min(1, room), room - levels_below))
         first = len(self.tokens)
+        self._level += 1
         for score, parent, token in kept:
             self.tokens.append(token)
             self.parents.append(parent)
+            self.depths.append(self._level)
             self._score.append(score)
-        self._level += 1
         self.frontier = (
             list(range(first, len(self.tokens))) if levels_below and len(self.tokens) < self.plan.max_nodes else []
         )

@@ -232,7 +232,11 @@ class KVSequence:
         if not n:
             return
         rows = self.rows
-        self._append(self._pool.take(n, int(self._slots[rows - 1]) if rows else None))
+        last = int(self._slots[rows - 1]) if rows else None
+        slots = self._pool.take(n, last)
+        first = int(slots[0])
+        in_one_run = int(slots[-1]) - first == n - 1 and (last is None or first == last + 1)
+        self._append(slots, in_one_run=in_one_run)
         self.positions.extend(positions)
 
     def commit(self, rows: Sequence[int], tokens: Sequence[int]) -> None:
@@ -300,7 +304,7 @@ class KVSequence:
 
     def adopt(self, block: Block, tokens: Sequence[int]) -> None:
         """Append a block that KVPool.hold has counted for this sequence."""
-        self._append(block.slots)
+        self._append(block.slots, in_one_run=False)
         self._tokens.extend(tokens)
         self._keys.append(block.key)
         self.blocks.append(block)
@@ -315,11 +319,14 @@ class KVSequence:
         twin._find_run()
         return twin
 
-    def _append(self, slots: Slots) -> None:
+    def _append(self, slots: Slots, *, in_one_run: bool) -> None:
+        """Add rows; `in_one_run` when they are known to go on where the last row ends."""
         rows = self.rows
         if rows + len(slots) > len(self._slots):
             self._slots = np.concatenate([self._slots, np.zeros(rows + len(slots), dtype=np.int64)])
         self._slots[rows : rows + len(slots)] = slots
+        if in_one_run:
+            return
         broken = np.flatnonzero(np.diff(self._slots[max(rows - 1, 0) : rows + len(slots)]) != 1)
         if len(broken):
             self._linear = max(rows - 1, 0) + int(broken[-1]) + 1

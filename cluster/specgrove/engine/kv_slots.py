@@ -37,7 +37,8 @@ class SlotTable:
         return slot + n < self.total and not self._busy[slot + 2 : slot + 2 + n].any()
 
     def take(self, n: int, after: int | None) -> Slots:
-        """Take n free slots, in one run where possible: right after slot `after`, else in the largest hole.
+        """Take n free slots, in increasing order and in one run where possible: right after `after`, else in the
+        largest hole.
 
         A run that starts a hole behind a live neighbour starts in the hole's middle, so that both can grow.
         CapacityError and no change when fewer than n are free.
@@ -45,7 +46,7 @@ class SlotTable:
         if n > self.free:
             raise CapacityError(f"{n} KV slots wanted, {self.free} of {self.total} are free")
         if after is not None and self.fits_after(after, n):
-            return self._claim(np.arange(after + 1, after + 1 + n, dtype=np.int64))
+            return self._claim_run(after + 1, n)
         starts, sizes = self._holes()
         order = np.argsort(-sizes, kind="stable")
         first = int(order[0])
@@ -53,7 +54,7 @@ class SlotTable:
             start, spare = int(starts[first]), int(sizes[first]) - n
             if start and self.refs[start - 1]:
                 start += spare // 2
-            return self._claim(np.arange(start, start + n, dtype=np.int64))
+            return self._claim_run(start, n)
         runs = [np.arange(starts[i], starts[i] + sizes[i], dtype=np.int64) for i in order]
         return self._claim(np.sort(np.concatenate(runs)[:n]))
 
@@ -97,6 +98,13 @@ class SlotTable:
         self.free -= len(slots)
         self.referenced += len(slots)
         return slots
+
+    def _claim_run(self, start: int, n: int) -> Slots:
+        self.refs[start : start + n] = 1
+        self._busy[start + 1 : start + 1 + n] = 1
+        self.free -= n
+        self.referenced += n
+        return np.arange(start, start + n, dtype=np.int64)
 
     def _free(self, slots: Slots) -> None:
         self._busy[slots + 1] = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,6 +30,9 @@ def best(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         top = first_max(scores)[:, None]
         return top, scores.gather(1, top)
     values, ids = scores.topk(k, dim=-1)
+    if scores.device.type == "cpu":
+        order = torch.from_numpy(np.lexsort((ids.numpy(), -values.numpy())))
+        return ids.gather(1, order), values.gather(1, order)
     ids, order = ids.sort(dim=-1)
     values, order = values.gather(1, order).sort(dim=-1, descending=True, stable=True)
     return ids.gather(1, order), values

@@ -8,6 +8,7 @@ changes a bit of this raises NOISE_VERSION: seeds that clients hold would otherw
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -28,6 +29,8 @@ LARGE_VOCAB = 1 << 14
 """Above this the noise of a row costs more than finding out which tokens need it."""
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
+RUN = 16
+"""Positions whose noise a CPU makes at once, and keeps, for vocabularies that are not large: calls cost there."""
 _CPU_BLOCKS = 1 << 15
 """Blocks computed at once on a CPU: four int64 words each, so that a round stays in the second-level cache."""
 
@@ -86,21 +89,38 @@ def gumbel(
     return rest.log_().neg_().log_().neg_().to(torch.float32)
 
 
+def gumbel_rows(
+    keys: Sequence[NoiseKey], positions: Sequence[int], vocab: int, device: torch.device | str = "cpu"
+) -> Tensor:
+    """gumbel() of whole rows, [rows, vocab]; decoding asks for one position after another, so that is made cheap."""
+    if vocab > LARGE_VOCAB or torch.device(device).type != "cpu":
+        return gumbel(keys, positions, vocab, device)
+    return torch.stack([_run(k, p // RUN, vocab)[p % RUN] for k, p in zip(keys, positions, strict=True)])
+
+
+@functools.lru_cache(maxsize=128)  # at most 128 MB
+def _run(key: NoiseKey, run: int, vocab: int) -> Tensor:
+    """[RUN, vocab] noise of a run of positions."""
+    return gumbel([key] * RUN, range(run * RUN, (run + 1) * RUN), vocab)
+
+
 def top_noised(
     logits: Tensor, temperatures: Sequence[float], keys: Sequence[NoiseKey], positions: Sequence[int], k: int
 ) -> tuple[Tensor, Tensor]:
     """The k tokens most likely to be the target's draw at each row, best first (design.md section 2).
 
     logits [rows, vocab]; ids [rows, k] int64 and scores [rows, k] float32 on the logits' device, where
-    score = log_softmax(logits) / T + g, and log_softmax(logits) alone in rows with T = 0. This is sampling without
-    replacement from softmax(logits / T) (Gumbel-top-k); rows at one position of one key share their noise.
+    score = logits / T + g, and the logits alone in rows with T = 0: log-probabilities plus noise, up to a constant of
+    the row. This is sampling without replacement from softmax(logits / T) (Gumbel-top-k); rows at one position of one
+    key share their noise.
     """
-    scores = torch.log_softmax(logits.float(), dim=-1)
+    scores = logits.float()
     if not any(t > 0 for t in temperatures):
         return best(scores, k)
-    scale = torch.tensor([[t if t > 0 else 1.0] for t in temperatures], device=scores.device)
+    scales = [[t if t > 0 else 1.0] for t in temperatures]
+    scale = scales[0][0] if scales.count(scales[0]) == len(scales) else torch.tensor(scales, device=scores.device)
     sampled = [key if t > 0 else None for key, t in zip(keys, temperatures, strict=True)]
-    return noised_best(scores.div_(scale), sampled, positions, k)
+    return noised_best(scores / scale, sampled, positions, k)
 
 
 def noised_best(
@@ -137,9 +157,12 @@ def gumbel_shared(
     width = ids if isinstance(ids, int) else len(ids)
     if not slots:
         return torch.zeros((len(rows), width), device=device)
-    noise = gumbel([key for key, _ in slots], [position for _, position in slots], ids, device)
+    of, at = [key for key, _ in slots], [position for _, position in slots]
+    noise = gumbel_rows(of, at, ids, device) if isinstance(ids, int) else gumbel(of, at, ids, device)
     if rows == list(range(len(slots))):
         return noise
+    if len(slots) == 1 and -1 not in rows:
+        return noise.expand(len(rows), width)
     if -1 in rows:
         noise = torch.cat((noise, noise.new_zeros((1, width))))
     return noise[torch.tensor([row % len(noise) for row in rows], device=device)]

@@ -12,13 +12,16 @@ from torch import Tensor
 from specgrove.core.tree import ROOT, TokenTree
 from specgrove.sampling import rule_match
 from specgrove.sampling.choose import best, first_max
-from specgrove.sampling.noise import LARGE_VOCAB, NoiseKey, gumbel, gumbel_shared, noised_best
+from specgrove.sampling.noise import NoiseKey, gumbel_shared, noised_best
 from specgrove.sampling.verdict import Verdict
 from specgrove.sampling.warp import Warp
 
 __all__ = ["RawLogprobs", "Sampler", "Verdict", "VerifyJob", "raw_logprobs", "verify"]
 
 Strategy = Literal["lazy", "fused"]
+
+FUSED_VOCAB = 1 << 12
+"""Up to this a CPU, too, draws all nodes together: calls cost there, not tokens."""
 
 
 @dataclass(slots=True)
@@ -30,15 +33,10 @@ class Sampler:
 
     def draw(self, logits: Tensor, position: int, path: Sequence[int] = ()) -> int:
         """The target's own token at absolute index `position`; logits [vocab], `path` as in Warp.scores."""
-        return self.pick(self.warp.scores(logits, path), position)
-
-    def pick(self, scores: Tensor, position: int, noise: Tensor | None = None) -> int:
-        """The draw from warped scores [vocab]; `noise` [vocab] is that of the position, where it is made already."""
+        scores = self.warp.scores(logits, path)[None]
         if self.warp.greedy:
-            return int(first_max(scores[None]))
-        if noise is not None:
-            return int(first_max((scores + noise)[None]))
-        return int(noised_best(scores[None], [self.key], [position], 1)[0])
+            return int(first_max(scores))
+        return int(noised_best(scores, [self.key], [position], 1)[0])
 
 
 @dataclass(slots=True)
@@ -56,47 +54,25 @@ class VerifyJob:
 def verify(jobs: Sequence[VerifyJob], strategy: Strategy | None = None) -> list[Verdict]:
     """Rule `match` for each job; draws nothing that depends on the batch, so jobs may be cut in any way.
 
-    On a CPU only visited nodes are drawn (`lazy`). On a GPU all nodes are drawn together (`fused`), with one
-    synchronisation. Both give the same verdicts; `strategy` is for tests.
+    On a CPU only visited nodes are drawn (`lazy`). On a GPU, and for small vocabularies, all nodes are drawn together
+    (`fused`), with one synchronisation. Both give the same verdicts; `strategy` is for tests.
     """
     if not jobs:
         return []
     if strategy is None:
-        strategy = "lazy" if jobs[0].logits.device.type == "cpu" else "fused"
-    return _lazy(jobs) if strategy == "lazy" else _fused(jobs)
+        logits = jobs[0].logits
+        strategy = "lazy" if logits.device.type == "cpu" and logits.shape[1] > FUSED_VOCAB else "fused"
+    return [_walk_lazily(job) for job in jobs] if strategy == "lazy" else _fused(jobs)
 
 
-def _lazy(jobs: Sequence[VerifyJob]) -> list[Verdict]:
-    noise = _noise_ahead(jobs)
-    return [_walk_lazily(job, ahead) for job, ahead in zip(jobs, noise, strict=True)]
-
-
-def _noise_ahead(jobs: Sequence[VerifyJob]) -> list[Tensor | None]:
-    """For each sampled job the noise of every depth its walk can reach, [1 + depth, vocab], made in one call.
-
-    On small vocabularies the cost is calls and not tokens; on large ones (None) only visited nodes are worth it.
-    """
-    vocab = jobs[0].logits.shape[1]
-    sampled = [job for job in jobs if not job.sampler.warp.greedy]
-    if not sampled or vocab > LARGE_VOCAB:
-        return [None] * len(jobs)
-    reach = [job.tree.depth + 1 for job in sampled]
-    keys = [job.sampler.key for job, n in zip(sampled, reach, strict=True) for _ in range(n)]
-    positions = [job.base + i for job, n in zip(sampled, reach, strict=True) for i in range(n)]
-    parts = iter(torch.split(gumbel(keys, positions, vocab, jobs[0].logits.device), reach))
-    return [None if job.sampler.warp.greedy else next(parts) for job in jobs]
-
-
-def _walk_lazily(job: VerifyJob, ahead: Tensor | None) -> Verdict:
+def _walk_lazily(job: VerifyJob) -> Verdict:
     sampler, tree = job.sampler, job.tree
     path: list[int] = []
 
     def draw(node: int) -> int:
         if node != ROOT:
             path.append(tree.tokens[node])
-        depth = len(path)
-        noise = ahead[depth] if ahead is not None else None
-        return sampler.pick(sampler.warp.scores(job.logits[node + 1], path), job.base + depth, noise)
+        return sampler.draw(job.logits[node + 1], job.base + len(path), path)
 
     return rule_match.walk(tree, draw)
 
