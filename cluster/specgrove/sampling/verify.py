@@ -83,11 +83,10 @@ def _fused(jobs: Sequence[VerifyJob]) -> list[Verdict]:
     keys: list[NoiseKey | None] = []
     positions: list[int] = []
     for job in jobs:
-        warp, nodes = job.sampler.warp, range(ROOT, len(job.tree))
-        paths = [[job.tree.tokens[i] for i in job.tree.path(node)] for node in nodes]
-        rows.append(warp.rows(job.logits, paths))
-        keys += [None if warp.greedy else job.sampler.key] * len(paths)
-        positions += [job.base + len(path) for path in paths]
+        warp, tree = job.sampler.warp, job.tree
+        rows.append(warp.rows(job.logits, _paths(job)))
+        keys += [None if warp.greedy else job.sampler.key] * (1 + len(tree))
+        positions += [job.base, *(job.base + depth for depth in tree.depths)]
     scores = torch.cat(rows)
     if any(key is not None for key in keys):
         scores += gumbel_shared(keys, positions, scores.shape[1], scores.device)
@@ -98,6 +97,14 @@ def _fused(jobs: Sequence[VerifyJob]) -> list[Verdict]:
         # mypy cannot type a lambda's default; it binds this job's draws.
         verdicts.append(rule_match.walk(job.tree, lambda node, mine=mine: mine[node + 1]))  # type: ignore[misc]
     return verdicts
+
+
+def _paths(job: VerifyJob) -> list[Sequence[int]]:
+    """Tokens of each row's own ancestors, itself included; left empty where they make no difference."""
+    tree = job.tree
+    if job.sampler.warp.plain:
+        return [()] * (1 + len(tree))
+    return [[tree.tokens[i] for i in tree.path(node)] for node in range(ROOT, len(tree))]
 
 
 @dataclass(frozen=True, slots=True)
