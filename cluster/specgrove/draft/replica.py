@@ -109,12 +109,16 @@ class DraftReplica:
             self._send(out)
 
     def _turn(self, arrived: Sequence[tuple[str, Sequence[Update] | None]], out: Outbox) -> None:
+        """Follow what arrived, then step until there is something to send or to follow."""
         for target, updates in arrived:
             if updates is None:
                 self._loop.forget(target)
             else:
                 self._loop.apply(target, updates, out)
         self._loop.step(out)
+        while not (out.by_target or self._inbox or self._loop.idle or self._stopping):
+            self._beat = time.monotonic()
+            self._loop.step(out)
 
     def _decline_all(self, out: Outbox) -> None:
         for target, session in list(self._loop.sessions):

@@ -87,9 +87,9 @@ def _fused(jobs: Sequence[VerifyJob]) -> list[Verdict]:
         rows.append(warp.rows(job.logits, _paths(job)))
         keys += [None if warp.greedy else job.sampler.key] * (1 + len(tree))
         positions += [job.base, *(job.base + depth for depth in tree.depths)]
-    scores = torch.cat(rows)
+    scores = torch.cat(rows) if len(rows) > 1 else rows[0]
     if any(key is not None for key in keys):
-        scores += gumbel_shared(keys, positions, scores.shape[1], scores.device)
+        scores = scores + gumbel_shared(keys, positions, scores.shape[1], scores.device)
     drawn: list[int] = first_max(scores).tolist()
     verdicts = []
     for job in jobs:
