@@ -22,7 +22,7 @@ needs_kernel = pytest.mark.skipif(linear_kernel.product() is None, reason="no co
 @pytest.fixture
 def no_bfloat16(monkeypatch):
     """As on a CPU without bfloat16 instructions, in small blocks."""
-    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
+    monkeypatch.setattr(linear, "multiplies_bfloat16", lambda: False)
     monkeypatch.setattr(linear, "BLOCK_NUMBERS", 100)
 
 
@@ -184,8 +184,28 @@ def test_which_layers_change(monkeypatch):
     assert linear.widen(model) == 2
     assert [type(m) for m in model] == [linear.FusedLinear, linear.WideLinear, nn.Linear, Own]
     assert set(model.state_dict()) == {f"{i}.{name}" for i in range(4) for name in ("weight", "bias")}
-    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True)
+    monkeypatch.setattr(linear, "multiplies_bfloat16", lambda: True)
     assert linear.widen(layer(4, 4, bias=True)) == 0
+
+
+@pytest.mark.parametrize(
+    ("machine", "onednn", "avx512_bf16", "amx", "expected"),
+    [
+        ("x86_64", True, False, False, False),  # AVX-512 alone: oneDNN emulates, four rows cost 2.5 times one
+        ("x86_64", True, True, False, True),
+        ("x86_64", True, True, True, True),
+        ("AMD64", False, False, False, False),
+        ("aarch64", True, False, False, True),
+        ("aarch64", False, False, False, False),
+    ],
+)
+def test_who_multiplies_bfloat16(monkeypatch, machine, onednn, avx512_bf16, amx, expected):
+    """Instructions count, not what oneDNN can emulate."""
+    monkeypatch.setattr(linear.platform, "machine", lambda: machine)
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: onednn)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512_bf16)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+    assert linear.multiplies_bfloat16() is expected
 
 
 @needs_kernel

@@ -30,6 +30,8 @@ Product = Callable[[int, int, int | None, int, int, int, int, int, int], None]
 
 PANEL = 32
 """Rows that share one reading of the weights; as in linear.c, and what the scratch must hold."""
+X86 = frozenset({"x86_64", "AMD64"})
+"""What platforms call 64-bit x86."""
 _SOURCE = Path(__file__).with_name("linear.c")
 _FLAGS = ("-O3", "-mavx2", "-mfma", "-std=gnu11", "-fPIC", "-shared")
 _COMPILERS = ("cc", "gcc", "clang")
@@ -44,7 +46,7 @@ def scratch_numbers(in_features: int) -> int:
 @functools.cache
 def product() -> Product | None:
     """The compiled product, or None (with one line in the log) where it cannot be had."""
-    if platform.machine() not in {"x86_64", "AMD64"}:
+    if platform.machine() not in X86:
         return None
     if torch.backends.cpu.get_cpu_capability() not in {"AVX2", "AVX512"}:
         return None
