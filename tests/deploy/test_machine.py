@@ -12,8 +12,8 @@ import pytest
 
 from specgrove.config import RECOMMENDED, Environment, ListenerConfig
 from specgrove.deploy.cluster import running_cluster
-from specgrove.deploy.ports import check_free, unused
-from specgrove.deploy.processes import descendants, end
+from specgrove.deploy.ports import check_free, unused, unused_run
+from specgrove.deploy.processes import alive, descendants, end, naming
 from specgrove.deploy.switches import PORTS, prepare
 from specgrove.errors import ConfigError
 
@@ -51,6 +51,42 @@ def test_the_environment_of_our_own_ray():
     assert {name: environ[name] for name in RECOMMENDED} == dict(RECOMMENDED)
     assert len({environ[name] for name in PORTS}) == len(PORTS)
     assert environ["RAY_SERVE_HAPROXY_SOCKET_PATH"].startswith("/tmp/sg-x/")
+    ends = [int(environ[f"RAY_SERVE_DIRECT_INGRESS_{end}_GRPC_PORT"]) for end in ("MIN", "MAX")]
+    assert 23_000 <= ends[0] < ends[1] < 30_000
+
+
+def test_ports_in_a_row_are_free():
+    """Serve would share a taken one with its owner, and each would get the other's calls."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+
+        for _ in range(20):
+            first = unused_run(2, range(port - 3, port + 4))
+            assert port not in (first, first + 1)
+        with pytest.raises(ConfigError, match="no 2 free ports in a row"):
+            unused_run(2, range(port - 1, port + 2))
+
+
+def test_orphans_are_found_by_what_they_name(tmp_path: Path):
+    """A process that names our directory in its command line or its environment, whoever its parent is."""
+    sleep = ["-c", "import time; time.sleep(60)"]
+    told = subprocess.Popen([sys.executable, *sleep, str(tmp_path)])
+    heir = subprocess.Popen([sys.executable, *sleep], env={"PLACE": f"{tmp_path}/h"})
+    other = subprocess.Popen([sys.executable, *sleep])
+    try:
+        found = naming(str(tmp_path))
+        assert {told.pid, heir.pid} == {one.pid for one in found}
+
+        end(found, within_s=0.0)
+
+        assert not any(alive(one) for one in found)
+        assert other.poll() is None
+    finally:
+        for process in (told, heir, other):
+            process.kill()
+            process.wait()
 
 
 def test_which_ray(tmp_path: Path):

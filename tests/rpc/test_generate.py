@@ -53,6 +53,17 @@ async def collect(client, request):
     return [event async for event in client.generate(request)]
 
 
+async def test_a_request_out_of_range_never_reaches_the_backend():
+    """It could break a whole step there: log-probabilities of minus one token once did."""
+    backend = FakeBackend()
+    async with serving(backend) as (_, client):
+        with pytest.raises(RequestError, match="logprobs must be from 0 to 20, got -1") as caught:
+            await collect(client, ask(logprobs=-1))
+
+    assert caught.value.param == "logprobs"
+    assert backend.requests == []
+
+
 async def test_a_stream_arrives_whole_and_in_order():
     """The request reaches the backend as it was sent, the events the client as they were yielded."""
     backend = FakeBackend()

@@ -74,7 +74,9 @@ def _close(server: LocalServer) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     err.print("stopping")
-    server.close()
+    if not server.close():
+        err.print("stopped; Ray had died before")
+        os._exit(1)
 
 
 @contextmanager

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import grpc
 
-from specgrove.core.request import ChatMessage, GenerateRequest
+from specgrove.core.request import ChatMessage, GenerateRequest, Speculation
 from specgrove.core.sampling import SamplingFields
 from specgrove.errors import RequestError, SpecgroveError
 from specgrove.rpc.channel import Option, user_options
@@ -27,7 +27,7 @@ _SEQUENCES = ("stop", "stop_token_ids", "allowed_token_ids", "banned_token_ids")
 def build_request(model: str, prompt: Prompt, **options: Any) -> GenerateRequest:
     """A request from a prompt and the fields of GenerateRequest and SamplingFields, by name.
 
-    Raises RequestError that names a field which does not exist.
+    Raises RequestError that names a field which does not exist or has another type.
     """
     if unknown := sorted(set(options) - _SAMPLING - _REQUEST):
         raise RequestError(
@@ -37,7 +37,10 @@ def build_request(model: str, prompt: Prompt, **options: Any) -> GenerateRequest
         options["stop"] = (options["stop"],)
     for name in _SEQUENCES:
         if options.get(name) is not None:
-            options[name] = tuple(options[name])
+            options[name] = _items(options[name], name)
+    for name, kind in (("metadata", Mapping), ("speculation", Speculation)):
+        if name in options and not isinstance(options[name], kind):
+            raise RequestError(f"{name} must be a {kind.__name__}, got {options[name]!r:.80}", param=name)
     return GenerateRequest(
         **{"request_id": ""} | {name: value for name, value in options.items() if name in _REQUEST},
         model=model,
@@ -46,10 +49,19 @@ def build_request(model: str, prompt: Prompt, **options: Any) -> GenerateRequest
     )
 
 
+def _items(values: Any, name: str) -> tuple[Any, ...]:
+    try:
+        if not isinstance(values, (bytes, bytearray)):  # their items are numbers, too, but no token ids
+            return tuple(values)
+    except TypeError:
+        pass
+    raise RequestError(f"{name} must be a sequence, got {values!r:.80}", param=name)
+
+
 def _prompt(prompt: Prompt) -> dict[str, Any]:
     if isinstance(prompt, str):
         return {"text": prompt}
-    parts: tuple[Any, ...] = tuple(prompt)
+    parts = _items(prompt, "prompt")
     if parts and all(isinstance(part, ChatMessage) for part in parts):
         return {"messages": parts}
     if any(isinstance(part, bool) or not hasattr(part, "__index__") for part in parts):

@@ -90,8 +90,8 @@ class IngressConfig(Strict):
     """Most requests in one ingress replica at a time; more are refused."""
     max_body_bytes: Count = 2 * 1024 * 1024
     """Largest HTTP request body."""
-    request_timeout_s: Seconds = 600.0
-    """Longest life of one request."""
+    request_timeout_s: Annotated[float, Field(gt=0, le=86400)] = 600.0
+    """Longest life of one request, a day at most."""
     wait_for_replica_s: Annotated[float, Field(ge=0)] = 30.0
     """How long a request waits for a replica of its model, at the start and while a new configuration rolls out."""
 

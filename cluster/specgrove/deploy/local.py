@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from specgrove.config import Config, Environment
 from specgrove.deploy import APP_NAME, GRPC_SERVICES
 from specgrove.deploy.builder import build
 from specgrove.deploy.preflight import check_all, only_bundled
-from specgrove.deploy.processes import descendants, end
+from specgrove.deploy.processes import alive, descendants, end, naming, title
 from specgrove.errors import ConfigError, SpecgroveError, Unavailable
 
 log = logging.getLogger("specgrove.deploy")
@@ -67,17 +68,21 @@ class LocalServer:
         progress({"ray": "starting" if self.owns_ray else "connecting"})
         self._connect()
         progress({"ray": "ready", "serve": "starting"})
-        listeners = self._config.listeners
         logging.getLogger("ray.serve").setLevel(logging.ERROR)
+        _aside(self._start_serve)
+        _aside(lambda: serve.run(application, name=APP_NAME, route_prefix="/"), lambda: progress(_states()))
+
+    def _start_serve(self) -> None:
+        listeners = self._config.listeners
         serve.start(
             proxy_location="HeadOnly" if self.owns_ray else "EveryNode",
             http_options=HTTPOptions(host=listeners.host, port=listeners.http_port),
             grpc_options=gRPCOptions(port=listeners.grpc_port, grpc_servicer_functions=list(GRPC_SERVICES)),
         )
-        self._deploy(application, progress)
 
     def _connect(self) -> None:
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        """In this very thread: Linux ends the processes of a Ray of our own with the thread that started them."""
+        handlers = _handlers()
         quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": True, "logging_level": logging.ERROR}
         try:
             if self._address is not None:
@@ -87,25 +92,7 @@ class LocalServer:
         except ConnectionError as error:
             raise Unavailable(f"cannot reach the Ray cluster at {self._address}: {error}") from None
         self._connected = True
-        for number, handler in handlers.items():  # Ray has put its own in their place
-            signal.signal(number, handler)
-
-    def _deploy(self, application: serve.Application, progress: Progress) -> None:
-        failure: list[BaseException] = []
-
-        def run() -> None:
-            try:
-                serve.run(application, name=APP_NAME, route_prefix="/")
-            except BaseException as error:  # carried to the caller below
-                failure.append(error)
-
-        running = threading.Thread(target=run, name="serve.run", daemon=True)
-        running.start()
-        while running.is_alive():
-            running.join(POLL_S)
-            progress(_states())
-        if failure:
-            raise _explain(failure[0])
+        _restore(handlers)
 
     def missing_switches(self) -> tuple[str, ...]:
         """Recommended variables that Ray was started without; call it after start()."""
@@ -115,20 +102,29 @@ class LocalServer:
         found: tuple[str, ...] = ray.get(ray.remote(num_cpus=0)(_missing_here).remote())
         return found
 
-    def close(self) -> None:
-        """Stop the application, and Ray too when it is our own. Safe to call at any time, also twice."""
+    def close(self) -> bool:
+        """Stop the application, and Ray too when it is our own. Safe to call at any time, also twice.
+
+        False when our Ray had died before: what Ray does at the exit of this process would then wait for it in vain.
+        """
         ours = descendants() if self.owns_ray else []
+        head = [one for one in ours if title(one) == "gcs_server"]
+        died = False
         if self._connected:
             self._connected = False
             stopping = threading.Thread(target=self._stop, name="stop", daemon=True)
             # Ray complains on stdout that it has killed what we asked it to kill.
             with contextlib.redirect_stdout(io.StringIO()):
                 stopping.start()
-                stopping.join(STOP_S)
+                limit = time.monotonic() + STOP_S
+                while stopping.is_alive() and not died and time.monotonic() < limit:
+                    stopping.join(POLL_S)
+                    died = self.owns_ray and stopping.is_alive() and not any(map(alive, head))
         if self.owns_ray:
-            ours = list(dict.fromkeys([*ours, *descendants()]))
+            ours = list(dict.fromkeys([*ours, *descendants(), *naming(f"{self._scratch}/")]))
             end(ours, within_s=5.0)
         shutil.rmtree(self._scratch, ignore_errors=True)
+        return not died
 
     def _stop(self) -> None:
         try:
@@ -138,6 +134,44 @@ class LocalServer:
                 serve.delete(APP_NAME)
         finally:
             ray.shutdown()
+
+
+def _aside(work: Callable[[], Any], watch: Callable[[], Any] | None = None) -> None:
+    """Run `work` in a thread, `watch` every POLL_S seconds in another, and wait so that a signal is heard at once.
+
+    Ray's calls end neither at a signal nor when Ray has died under them. Raises what `work` raised, explained.
+    """
+    failure: list[BaseException] = []
+    over = threading.Event()
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # carried to the caller below
+            failure.append(error)
+        finally:
+            over.set()
+
+    def look() -> None:
+        while watch is not None and not over.wait(POLL_S):
+            watch()
+
+    for job in (run, look):
+        threading.Thread(target=job, name=job.__name__, daemon=True).start()
+    while not over.wait(POLL_S):
+        pass
+    if failure:
+        raise _explain(failure[0])
+
+
+def _handlers() -> dict[signal.Signals, Any]:
+    return {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+
+def _restore(handlers: Mapping[signal.Signals, Any]) -> None:
+    """Ray has put its own signal handlers in the place of ours; they end the process on the spot."""
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 def _missing_here() -> tuple[str, ...]:

@@ -34,19 +34,47 @@ def descendants(root: int | None = None) -> list[Process]:
     return [found[pid] for pid in mine[1:]]
 
 
+def naming(text: str) -> list[Process]:
+    """Processes whose command line or first environment names `text`, orphans too; without this one."""
+    found = []
+    for directory in _PROC.glob("[0-9]*"):
+        try:
+            said = (directory / "cmdline").read_bytes() + (directory / "environ").read_bytes()
+        except OSError:
+            continue
+        if text.encode() in said and int(directory.name) != os.getpid() and (fields := _fields(directory)) is not None:
+            found.append(Process(int(directory.name), fields[19]))
+    return found
+
+
+def title(one: Process) -> str:
+    """Name of the program, at most 15 characters; empty when the process is gone."""
+    try:
+        return (_PROC / str(one.pid) / "comm").read_text().strip() if alive(one) else ""
+    except OSError:
+        return ""
+
+
 def end(processes: list[Process], *, within_s: float) -> None:
     """Wait for these to end by themselves for `within_s` seconds, then kill those that have not."""
-    limit = time.monotonic() + within_s
-    while (left := [one for one in processes if _alive(one)]) and time.monotonic() < limit:
-        time.sleep(0.1)
-    for one in left:
+    for one in _left(processes, within_s):
         try:
             os.kill(one.pid, signal.SIGKILL)
         except ProcessLookupError:
             continue
+    _left(processes, 2.0)
 
 
-def _alive(one: Process) -> bool:
+def _left(processes: list[Process], within_s: float) -> list[Process]:
+    """Wait until all have ended, at most `within_s` seconds; those that have not."""
+    limit = time.monotonic() + within_s
+    while (left := [one for one in processes if alive(one)]) and time.monotonic() < limit:
+        time.sleep(0.1)
+    return left
+
+
+def alive(one: Process) -> bool:
+    """Is it still running?"""
     fields = _fields(_PROC / str(one.pid))
     return fields is not None and fields[19] == one.started and fields[0] != "Z"
 

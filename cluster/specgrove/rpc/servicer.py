@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
+from specgrove.core.limits import check_request
 from specgrove.core.protocols import Backend
 from specgrove.errors import Unauthenticated
 from specgrove.rpc import codec
@@ -55,6 +56,7 @@ class GenerationServicer(GenerationServiceServicer):
         try:
             check_key(grpc_context.invocation_metadata(), self._api_keys)
             asked = codec.decode_request(request)
+            check_request(asked)
             if not asked.request_id:
                 asked = replace(asked, request_id=uuid4().hex)
             async with aclosing(_closable(self._backend.generate(asked))) as events:

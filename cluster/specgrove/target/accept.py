@@ -16,7 +16,11 @@ from specgrove.target.job import Emit, Job
 def accept(request: GenerateRequest, engine: Engine, *, max_num_seqs: int, emit: Emit) -> Job:
     """A job ready to be queued. Raises RequestError that names the field."""
     if not 1 <= request.n <= max_num_seqs:
-        raise RequestError(f"n must be between 1 and {max_num_seqs}, got {request.n}", param="n")
+        raise RequestError(
+            f"n is {request.n}, but a replica of this model runs at most {max_num_seqs} sequences at once "
+            "(max_num_seqs)",
+            param="n",
+        )
     prompt = _prompt(request, engine)
     max_tokens = _max_tokens(request, len(prompt), engine.card.max_model_len)
     if request.min_tokens > max_tokens:

@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from specgrove.core.limits import MAX_LOGPROBS, MAX_NEW_TOKENS
 from specgrove.errors import RequestError
 from specgrove.http.schemas import neutral
-from specgrove.http.schemas.common import MAX_NEW_TOKENS, GenerationFields
+from specgrove.http.schemas.common import GenerationFields
 from specgrove.http.schemas.fields import FLAG, checked, one_of, shown, text, whole
 from specgrove.http.schemas.strict import Strict
 
@@ -55,7 +56,7 @@ class ChatRequest(GenerationFields):
     messages: Annotated[list[Message], Field(min_length=0)]
     max_completion_tokens: Annotated[int | None, whole(0, MAX_NEW_TOKENS)] = None
     logprobs: Annotated[bool, FLAG] = False
-    top_logprobs: Annotated[int, whole(0, 20)] = 0
+    top_logprobs: Annotated[int, whole(0, MAX_LOGPROBS)] = 0
     safety_identifier: Annotated[str | None, text(512, empty=True)] = None
     """OpenAI's newer name for `user`."""
 

@@ -6,13 +6,22 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from specgrove.core.limits import (
+    MAX_CHOICES,
+    MAX_NEW_TOKENS,
+    MAX_REQUEST_ID_CHARS,
+    MAX_STOP_IDS,
+    MAX_TIMEOUT_S,
+    MAX_TREE_DEPTH,
+    MAX_TREE_NODES,
+    MAX_VALUE_CHARS,
+)
 from specgrove.errors import RequestError
 from specgrove.http.schemas import neutral
 from specgrove.http.schemas.fields import (
     BIASES,
     FLAG,
     LABELS,
-    MAX_STOP_IDS,
     STOPS,
     checked,
     one_of,
@@ -24,7 +33,6 @@ from specgrove.http.schemas.fields import (
 )
 from specgrove.http.schemas.strict import Strict
 
-MAX_NEW_TOKENS = 2**24
 SEEDS = (-(2**63), 2**64 - 1)
 """OpenAI's signed and our unsigned 64 bits; a negative seed is the unsigned number with the same bits."""
 COLDEST = 1e-5
@@ -52,8 +60,8 @@ class SpeculationOptions(Strict):
     """The request's own limits on speculation. The text is the same whatever they say."""
 
     mode: Annotated[Literal["auto", "off"], one_of("auto", "off")] = "auto"
-    max_nodes: Annotated[int | None, whole(1, 4096)] = None
-    max_depth: Annotated[int | None, whole(1, 256)] = None
+    max_nodes: Annotated[int | None, whole(1, MAX_TREE_NODES)] = None
+    max_depth: Annotated[int | None, whole(1, MAX_TREE_DEPTH)] = None
 
 
 class GenerationFields(Strict):
@@ -62,7 +70,7 @@ class GenerationFields(Strict):
     model: Annotated[str, text(512)]
     stream: Annotated[bool, FLAG] = False
     stream_options: StreamOptions = Field(default_factory=StreamOptions)
-    n: Annotated[int, whole(1, 128)] = 1
+    n: Annotated[int, whole(1, MAX_CHOICES)] = 1
     max_tokens: Annotated[int | None, whole(0, MAX_NEW_TOKENS)] = None
     min_tokens: Annotated[int, whole(0, MAX_NEW_TOKENS)] = 0
     stop: Annotated[tuple[str, ...], STOPS] = ()
@@ -81,11 +89,11 @@ class GenerationFields(Strict):
     allowed_token_ids: Annotated[tuple[int, ...] | None, token_ids(2**20, empty=False)] = None
     banned_token_ids: Annotated[tuple[int, ...] | None, token_ids(2**20, empty=True)] = None
     speculation: SpeculationOptions = Field(default_factory=SpeculationOptions)
-    timeout_s: Annotated[float | None, real(0, 86400, open_low=True)] = None
+    timeout_s: Annotated[float | None, real(0, MAX_TIMEOUT_S, open_low=True)] = None
     """The request's own deadline; past it the reply is a 504."""
-    user: Annotated[str | None, text(512, empty=True)] = None
+    user: Annotated[str | None, text(MAX_VALUE_CHARS, empty=True)] = None
     metadata: Annotated[dict[str, str], LABELS] = Field(default_factory=dict)
-    request_id: Annotated[str | None, text(128)] = None
+    request_id: Annotated[str | None, text(MAX_REQUEST_ID_CHARS)] = None
     """vLLM's field; the same as the header X-Request-Id, which it overrides in the reply's `id`."""
 
     @property

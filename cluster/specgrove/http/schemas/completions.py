@@ -6,9 +6,10 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import model_validator
 
+from specgrove.core.limits import MAX_LOGPROBS, MAX_NEW_TOKENS
 from specgrove.errors import RequestError
 from specgrove.http.schemas import neutral
-from specgrove.http.schemas.common import MAX_NEW_TOKENS, GenerationFields
+from specgrove.http.schemas.common import GenerationFields
 from specgrove.http.schemas.fields import FLAG, MAX_TOKEN_ID, are_token_ids, checked, shown, whole
 
 MAX_PROMPTS = 256
@@ -56,7 +57,7 @@ class CompletionRequest(GenerationFields):
     prompt: Annotated[tuple[Prompt, ...], checked(_prompts)]
     max_tokens: Annotated[int | None, whole(0, MAX_NEW_TOKENS)] = DEFAULT_MAX_TOKENS
     echo: Annotated[bool, FLAG] = False
-    logprobs: Annotated[int | None, whole(0, 20)] = None
+    logprobs: Annotated[int | None, whole(0, MAX_LOGPROBS)] = None
     best_of: Annotated[int | None, whole(1, 128)] = None
 
     @model_validator(mode="after")

@@ -11,12 +11,10 @@ from typing import Any
 
 from pydantic import PlainValidator
 
+from specgrove.core.limits import MAX_KEY_CHARS, MAX_METADATA, MAX_STOP_CHARS, MAX_STOPS, MAX_VALUE_CHARS
+
 MAX_TOKEN_ID = 2**31 - 1
-MAX_STOPS = 16
-MAX_STOP_CHARS = 1024
-MAX_STOP_IDS = 256
 MAX_BIASES = 1024
-MAX_METADATA = 16
 
 
 def shown(value: object) -> str:
@@ -110,8 +108,11 @@ def _biases(value: Any) -> dict[int, float]:
 def _labels(value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
         raise ValueError(f"must be an object from strings to strings, got {shown(value)}")
-    if len(value) > MAX_METADATA or any(len(k) > 64 or len(v) > 512 for k, v in value.items()):
-        raise ValueError(f"must hold at most {MAX_METADATA} pairs, keys up to 64 and values up to 512 characters")
+    if len(value) > MAX_METADATA or any(len(k) > MAX_KEY_CHARS or len(v) > MAX_VALUE_CHARS for k, v in value.items()):
+        raise ValueError(
+            f"must hold at most {MAX_METADATA} pairs, keys up to {MAX_KEY_CHARS} and values up to {MAX_VALUE_CHARS} "
+            "characters"
+        )
     return value
 
 
