@@ -18,7 +18,7 @@ import yaml
 from specgrove.client import Client
 from specgrove.config import Config
 from specgrove.deploy.ports import unused
-from specgrove.deploy.processes import Process, descendants
+from specgrove.deploy.processes import Process, alive, descendants
 from specgrove.errors import SpecgroveError
 
 START_S = 300.0
@@ -92,7 +92,7 @@ def serving(config: Mapping[str, Any], folder: Path, **environ: str) -> Iterator
             server.kill()
             server.wait()
             raise
-    left = [one for one in started if one in descendants(1) or Path(f"/proc/{one.pid}").exists()]
+    left = [one for one in started if alive(one)]  # what has ended may wait for init to take note of it
     assert not left, f"left behind: {left}"
 
 
