@@ -52,6 +52,7 @@ def test_out_of_range_is_named(fields, param):
     "fields",
     [
         {},
+        {"request_id": "x" * 128 + "-0123456789abcdef0123456789abcdef-1023"},
         {"n": 128, "max_tokens": 0, "logprobs": 0, "timeout_s": 1e-9},
         {"max_tokens": 1, "logprobs": 20, "stop": ("x",) * 16, "sampling": SamplingFields(banned_token_ids=())},
         {"speculation": Speculation(mode="off", max_nodes=1, max_depth=1), "metadata": {"k": "v"}, "user": ""},

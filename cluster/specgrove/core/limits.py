@@ -23,6 +23,8 @@ MAX_METADATA = 16
 MAX_KEY_CHARS = 64
 MAX_VALUE_CHARS = 512
 MAX_REQUEST_ID_CHARS = 128
+"""Of an id that a client chooses over HTTP; that door makes it unique and numbers the prompts of a list."""
+ROOM_FOR_SUFFIXES = 128
 
 
 def check_request(request: GenerateRequest) -> None:
@@ -66,7 +68,7 @@ def _counts(request: GenerateRequest) -> Iterator[tuple[str, int | None, int, in
 def _check_labels(request: GenerateRequest) -> None:
     for name, text, most in (
         ("user", request.user or "", MAX_VALUE_CHARS),
-        ("request_id", request.request_id, MAX_REQUEST_ID_CHARS),
+        ("request_id", request.request_id, MAX_REQUEST_ID_CHARS + ROOM_FOR_SUFFIXES),
     ):
         if len(text) > most:
             raise RequestError(f"{name} must have at most {most} characters, got {len(text)}", param=name)

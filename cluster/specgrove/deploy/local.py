@@ -26,7 +26,7 @@ from specgrove.config import Config, Environment
 from specgrove.deploy import APP_NAME, GRPC_SERVICES
 from specgrove.deploy.builder import build
 from specgrove.deploy.preflight import check_all, only_bundled
-from specgrove.deploy.processes import alive, descendants, end, naming, title
+from specgrove.deploy.processes import Process, alive, descendants, end, naming, title
 from specgrove.errors import ConfigError, SpecgroveError, Unavailable
 
 log = logging.getLogger("specgrove.deploy")
@@ -49,6 +49,8 @@ class LocalServer:
         self._address = address
         self._scratch = scratch
         self._connected = False
+        self._head: list[Process] = []
+        """The heart of a Ray of our own; empty where there is no /proc to find it in."""
 
     @property
     def owns_ray(self) -> bool:
@@ -92,6 +94,8 @@ class LocalServer:
         except ConnectionError as error:
             raise Unavailable(f"cannot reach the Ray cluster at {self._address}: {error}") from None
         self._connected = True
+        if self.owns_ray:
+            self._head = [one for one in descendants() if title(one) == "gcs_server"]
         _restore(handlers)
 
     def missing_switches(self) -> tuple[str, ...]:
@@ -108,7 +112,6 @@ class LocalServer:
         False when our Ray had died before: what Ray does at the exit of this process would then wait for it in vain.
         """
         ours = descendants() if self.owns_ray else []
-        head = [one for one in ours if title(one) == "gcs_server"]
         died = False
         if self._connected:
             self._connected = False
@@ -119,7 +122,7 @@ class LocalServer:
                 limit = time.monotonic() + STOP_S
                 while stopping.is_alive() and not died and time.monotonic() < limit:
                     stopping.join(POLL_S)
-                    died = self.owns_ray and stopping.is_alive() and not any(map(alive, head))
+                    died = bool(self._head) and stopping.is_alive() and not any(map(alive, self._head))
         if self.owns_ray:
             ours = list(dict.fromkeys([*ours, *descendants(), *naming(f"{self._scratch}/")]))
             end(ours, within_s=5.0)
