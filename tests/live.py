@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import grpc
+import pytest
 import yaml
 
 from specgrove.client import Client
@@ -61,11 +63,27 @@ def _title(one: Process) -> str:
     return raw.replace(b"\0", b" ").decode(errors="replace").strip().split(".")[0]
 
 
+def unreadable(live: Live) -> dict[str, tuple[grpc.StatusCode, str]]:
+    """(status, details) of the gRPC door for bytes that are no message, by what is wrong with them."""
+    found = {}
+    with grpc.insecure_channel(live.grpc) as channel:
+        service = "/specgrove.v1.GenerationService"
+        for name, call, sent in (
+            ("torn stream", channel.unary_stream(f"{service}/Generate"), b"\xff\xff\xff"),
+            ("torn call", channel.unary_unary(f"{service}/Tokenize"), b"\xff\xff\xff"),
+            ("invalid UTF-8", channel.unary_unary(f"{service}/Tokenize"), b"\x0a\x02\xff\xfe"),
+        ):
+            with pytest.raises(grpc.RpcError) as caught:
+                list(call(sent, timeout=30))
+            found[name] = (caught.value.code(), caught.value.details())
+    return found
+
+
 @contextlib.contextmanager
 def serving(config: Mapping[str, Any], folder: Path, **environ: str) -> Iterator[Live]:
     """Serve a configuration for the length of the block, on free loopback ports; afterwards no process is left."""
-    http, grpc = unused(2)
-    whole = Config.from_mapping({**config, "listeners": {"http_port": http, "grpc_port": grpc}})
+    http_port, grpc_port = unused(2)
+    whole = Config.from_mapping({**config, "listeners": {"http_port": http_port, "grpc_port": grpc_port}})
     path, output = folder / "config.yaml", folder / "output"
     path.write_text(yaml.safe_dump(whole.to_mapping()))
     command = [sys.executable, "-m", "specgrove.cli", "serve", "--config", str(path)]
@@ -78,7 +96,7 @@ def serving(config: Mapping[str, Any], folder: Path, **environ: str) -> Iterator
             stdin=subprocess.DEVNULL,
             env={**os.environ, "PYTHONPATH": str(root), "RAY_ADDRESS": "local", **environ},
         )
-    live = Live(f"http://127.0.0.1:{http}", f"127.0.0.1:{grpc}", server.pid, whole, output)
+    live = Live(f"http://127.0.0.1:{http_port}", f"127.0.0.1:{grpc_port}", server.pid, whole, output)
     started: list[Process] = []
     try:
         _await_ready(live, server)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
 import urllib.error
 import urllib.request
@@ -11,7 +12,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from tests.live import Live, eventually
+from tests.live import Live, eventually, unreadable
 
 from specgrove.cli.commands import run
 from specgrove.cli.greeting import QUESTION
@@ -112,6 +113,29 @@ def test_errors_through_both_doors(cluster: Live):
 
     assert caught.value.param
     assert (status, reply["error"]["code"]) == (404, "model_not_found")
+
+
+def test_what_cannot_be_read_is_an_invalid_argument(cluster: Live):
+    """Bytes that are no message, and a message over the limit, through Serve's gRPC port."""
+    for what, (code, details) in unreadable(cluster).items():
+        assert code is grpc.StatusCode.INVALID_ARGUMENT, what
+        assert "cannot be read" in details
+    with cluster.client() as client, pytest.raises(RequestError, match="at most 2097152"):
+        client.tokenize(MODEL, "x" * 2_100_000)
+
+
+def test_a_long_text_disturbs_nobody(cluster: Live):
+    """A second and more of work for the tokenizer, while streams and drafts of that target go on."""
+    quiet = {"max_tokens": 1, "temperature": 0.0, "speculation": Speculation(mode="off")}
+    with cluster.client() as client, concurrent.futures.ThreadPoolExecutor() as threads:
+        long = threads.submit(client.tokenize, MODEL, "hello " * 330_000)
+        answered = 0
+        while not long.done():
+            client.complete(MODEL, (5, 6, 7), **quiet)
+            answered += 1
+
+    assert len(long.result()) > 300_000
+    assert answered > 3
 
 
 def test_metrics_gather_all_replicas(cluster: Live):

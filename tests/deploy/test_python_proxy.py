@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import grpc
 import pytest
-from tests.live import Live, eventually, serving
+from tests.live import Live, eventually, serving, unreadable
 
 from specgrove.config import Config
 from specgrove.core.request import Chunk
@@ -50,6 +51,13 @@ def test_errors_and_texts_pass_the_proxy(proxied: Live):
 
     assert len(reply.choices[0].tokens) == 24
     assert reply.choices[0].stats.num_drafts > 0
+
+
+def test_what_cannot_be_read_is_an_invalid_argument(proxied: Live):
+    """The reason crosses from the proxy to the replica."""
+    for what, (code, details) in unreadable(proxied).items():
+        assert code is grpc.StatusCode.INVALID_ARGUMENT, what
+        assert "cannot be read" in details
 
 
 def test_the_greeting_names_the_variables_once(proxied: Live):

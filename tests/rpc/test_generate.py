@@ -235,16 +235,37 @@ async def test_a_huge_message_is_refused_and_nothing_else_disturbed():
         assert (await collect(client, ask()))[-1].completion_tokens == 4
 
 
-async def test_invalid_utf8_is_refused():
-    """A client that writes bytes into a string field is told so by gRPC; the server goes on."""
+@pytest.mark.parametrize(
+    ("method", "sent", "reason"),
+    [
+        ("Generate", b"\x12\x02\xff\xfe", "UTF-8"),
+        ("Generate", b"\xff\xff\xff", "corrupt"),
+        ("Tokenize", b"\x0a\x02\xff\xfe", "UTF-8"),
+        ("Detokenize", b"\x0a\x02\xff\xfe", "UTF-8"),
+        ("ListModels", b"\xff\xff\xff", "corrupt"),
+    ],
+)
+async def test_what_is_no_message_is_an_invalid_argument(method, sent, reason):
+    """Invalid UTF-8 and torn bytes; gRPC itself would answer UNKNOWN with the name of a Python class."""
     async with serving(FakeBackend()) as (server, client):
         async with grpc.aio.insecure_channel(server.address) as channel:
-            call = channel.unary_stream("/specgrove.v1.GenerationService/Generate")
+            call = channel.unary_stream(f"/specgrove.v1.GenerationService/{method}")(sent)
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                async for _ in call(b"\x12\x02\xff\xfe"):
-                    pass
-        assert "bad UTF-8" in caught.value.details()
+                _ = [reply async for reply in call]
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert reason in caught.value.details()
         assert (await collect(client, ask()))[-1].completion_tokens == 4
+
+
+async def test_a_request_over_the_doors_limit_is_refused():
+    """It never reaches the backend; one at the limit does."""
+    backend = FakeBackend()
+    message = generation_pb2.TokenizeRequest(model="m", text="x" * 100)
+    for limit, taken in ((message.ByteSize(), True), (message.ByteSize() - 1, False)):
+        context = ServeContext()
+        reply = await GenerationServicer(backend, max_bytes=limit).Tokenize(message, context)
+        assert bool(reply.tokens) is taken
+        assert context.code is (grpc.StatusCode.OK if taken else grpc.StatusCode.INVALID_ARGUMENT)
 
 
 async def test_ports_are_tried_in_order_and_not_shared():

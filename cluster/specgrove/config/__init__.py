@@ -89,7 +89,7 @@ class IngressConfig(Strict):
     max_ongoing_requests: Count = 1000
     """Most requests in one ingress replica at a time; more are refused."""
     max_body_bytes: Count = 2 * 1024 * 1024
-    """Largest HTTP request body."""
+    """Largest request: the body of one over HTTP, the message of one over gRPC."""
     request_timeout_s: Annotated[float, Field(gt=0, le=86400)] = 600.0
     """Longest life of one request, a day at most."""
     wait_for_replica_s: Annotated[float, Field(ge=0)] = 30.0

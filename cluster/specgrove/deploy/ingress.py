@@ -48,7 +48,8 @@ class Ingress(ServedGeneration, HealthServicer):
         self._fleet = Fleet(registry, connect, node=identity.node)
         self._fleet.start()
         self._front = IngressBackend(self._config, self._fleet)
-        ServedGeneration.__init__(self, self._front, api_keys=self._keys)
+        max_bytes = self._config.ingress.max_body_bytes
+        ServedGeneration.__init__(self, self._front, api_keys=self._keys, max_bytes=max_bytes)
         HealthServicer.__init__(self, self._serving)
 
     def __serve_build_asgi_app__(self) -> FastAPI:

@@ -8,18 +8,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from grpc_health.v1 import health_pb2_grpc
 
 from specgrove.rpc.servicer import GenerationServicer
+from specgrove.rpc.unreadable import add_readably
 from specgrove.v1 import generation_pb2 as pb
 from specgrove.v1 import generation_pb2_grpc
 
 
 def add_generation_service(servicer: Any, server: Any) -> None:
     """specgrove.v1.GenerationService."""
-    _add(generation_pb2_grpc.add_GenerationServiceServicer_to_server, servicer, server)
+    _add(partial(add_readably, generation_pb2_grpc.add_GenerationServiceServicer_to_server), servicer, server)
 
 
 def add_health_service(servicer: Any, server: Any) -> None:

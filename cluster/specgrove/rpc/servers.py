@@ -21,6 +21,7 @@ from specgrove.rpc.outbox import MAX_QUEUED, Outbox
 from specgrove.rpc.pump import pump
 from specgrove.rpc.servicer import DirectGenerationServicer
 from specgrove.rpc.status import set_error
+from specgrove.rpc.unreadable import add_readably
 from specgrove.v1 import generation_pb2, speculation_pb2
 from specgrove.v1.generation_pb2_grpc import add_GenerationServiceServicer_to_server
 from specgrove.v1.speculation_pb2_grpc import SpeculationServiceServicer, add_SpeculationServiceServicer_to_server
@@ -93,7 +94,7 @@ class GenerateServer(_Listener):
         self._health = HealthServicer(serving)
 
     def _register(self, server: grpc.aio.Server) -> None:
-        add_GenerationServiceServicer_to_server(self._servicer, server)
+        add_readably(add_GenerationServiceServicer_to_server, self._servicer, server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = [
             generation_pb2.DESCRIPTOR.services_by_name["GenerationService"].full_name,

@@ -14,9 +14,11 @@ from specgrove.core.protocols import Backend
 from specgrove.errors import Unauthenticated
 from specgrove.rpc import codec
 from specgrove.rpc.status import StatusContext, set_error
+from specgrove.rpc.unreadable import readable
 from specgrove.v1 import generation_pb2 as pb
 from specgrove.v1.generation_pb2_grpc import GenerationServiceServicer
 
+Request = TypeVar("Request")
 Reply = TypeVar("Reply")
 
 
@@ -46,8 +48,9 @@ class GenerationServicer(GenerationServiceServicer):
     The context parameter has the name by which Serve recognises it.
     """
 
-    def __init__(self, backend: Backend, *, api_keys: Sequence[str] = ()) -> None:
-        self._backend, self._api_keys = backend, tuple(api_keys)
+    def __init__(self, backend: Backend, *, api_keys: Sequence[str] = (), max_bytes: int | None = None) -> None:
+        """`max_bytes`: larger requests are refused before anything is done with them; None: as the transport has it."""
+        self._backend, self._api_keys, self._max_bytes = backend, tuple(api_keys), max_bytes
 
     async def Generate(
         self, request: pb.GenerateRequest, grpc_context: CallContext
@@ -55,7 +58,7 @@ class GenerationServicer(GenerationServiceServicer):
         """Events of one request. When the call goes away the backend's iterator is closed before this one ends."""
         try:
             check_key(grpc_context.invocation_metadata(), self._api_keys)
-            asked = codec.decode_request(request)
+            asked = codec.decode_request(readable(request, max_bytes=self._max_bytes))
             check_request(asked)
             if not asked.request_id:
                 asked = replace(asked, request_id=uuid4().hex)
@@ -68,35 +71,39 @@ class GenerationServicer(GenerationServiceServicer):
     async def ListModels(self, request: pb.ListModelsRequest, grpc_context: CallContext) -> pb.ListModelsResponse:
         """All served models."""
 
-        async def work() -> pb.ListModelsResponse:
+        async def work(_: pb.ListModelsRequest) -> pb.ListModelsResponse:
             return codec.encode_models(await self._backend.models())
 
-        return await self._unary(work, grpc_context, pb.ListModelsResponse)
+        return await self._unary(work, request, grpc_context, pb.ListModelsResponse)
 
     async def Tokenize(self, request: pb.TokenizeRequest, grpc_context: CallContext) -> pb.TokenizeResponse:
         """Token ids of a text."""
-        special = request.add_special_tokens if request.HasField("add_special_tokens") else True
 
-        async def work() -> pb.TokenizeResponse:
-            ids = await self._backend.tokenize(request.model, request.text, add_special_tokens=special)
+        async def work(asked: pb.TokenizeRequest) -> pb.TokenizeResponse:
+            special = asked.add_special_tokens if asked.HasField("add_special_tokens") else True
+            ids = await self._backend.tokenize(asked.model, asked.text, add_special_tokens=special)
             return pb.TokenizeResponse(tokens=ids)
 
-        return await self._unary(work, grpc_context, pb.TokenizeResponse)
+        return await self._unary(work, request, grpc_context, pb.TokenizeResponse)
 
     async def Detokenize(self, request: pb.DetokenizeRequest, grpc_context: CallContext) -> pb.DetokenizeResponse:
         """Text of token ids."""
 
-        async def work() -> pb.DetokenizeResponse:
-            return pb.DetokenizeResponse(text=await self._backend.detokenize(request.model, tuple(request.tokens)))
+        async def work(asked: pb.DetokenizeRequest) -> pb.DetokenizeResponse:
+            return pb.DetokenizeResponse(text=await self._backend.detokenize(asked.model, tuple(asked.tokens)))
 
-        return await self._unary(work, grpc_context, pb.DetokenizeResponse)
+        return await self._unary(work, request, grpc_context, pb.DetokenizeResponse)
 
     async def _unary(
-        self, work: Callable[[], Awaitable[Reply]], context: CallContext, empty: Callable[[], Reply]
+        self,
+        work: Callable[[Request], Awaitable[Reply]],
+        request: Request,
+        context: CallContext,
+        empty: Callable[[], Reply],
     ) -> Reply:
         try:
             check_key(context.invocation_metadata(), self._api_keys)
-            return await work()
+            return await work(readable(request, max_bytes=self._max_bytes))
         except Exception as error:  # the door of the server: everything becomes a status
             set_error(context, error)
             return empty()  # gRPC discards it, as the status is not OK

@@ -191,14 +191,14 @@ class TargetReplica:
         ]
 
     async def tokenize(self, model: str, text: str, *, add_special_tokens: bool) -> tuple[int, ...]:
-        """Token ids of a text."""
-        return self.engine.codec.encode(text, add_special_tokens=add_special_tokens)
+        """Token ids of a text. A long one takes seconds, so it must not hold up the loop that hears the drafts."""
+        return await asyncio.to_thread(self.engine.codec.encode, text, add_special_tokens=add_special_tokens)
 
     async def detokenize(self, model: str, tokens: Sequence[int]) -> str:
         """Text of token ids."""
         if (wrong := next((t for t in tokens if not 0 <= t < self.engine.card.vocab_size), None)) is not None:
             raise RequestError(f"token id {wrong} is outside the vocabulary", param="tokens")
-        return self.engine.codec.decode(tokens, skip_special_tokens=False)
+        return await asyncio.to_thread(self.engine.codec.decode, tokens, skip_special_tokens=False)
 
     # -- DraftHub -----------------------------------------------------------------------------------------------------
 
