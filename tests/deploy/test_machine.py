@@ -41,18 +41,30 @@ def test_two_doors_need_two_ports():
         check_free(ListenerConfig(http_port=port, grpc_port=port))
 
 
-def test_the_environment_of_our_own_ray():
+def test_the_environment_of_our_own_ray(tmp_path: Path):
     """Recommended switches, side ports that are free, files in our directory, and nothing that was set is changed."""
     environ = {"RAY_AUTH_MODE": "token"}
 
-    prepare(Path("/tmp/sg-x"), environ)
+    prepare(tmp_path, environ)
 
     assert environ["RAY_AUTH_MODE"] == "token"
     assert {name: environ[name] for name in RECOMMENDED} == dict(RECOMMENDED)
     assert len({environ[name] for name in PORTS}) == len(PORTS)
-    assert environ["RAY_SERVE_HAPROXY_SOCKET_PATH"].startswith("/tmp/sg-x/")
+    assert environ["RAY_SERVE_HAPROXY_SOCKET_PATH"].startswith(f"{tmp_path}/")
     ends = [int(environ[f"RAY_SERVE_DIRECT_INGRESS_{end}_GRPC_PORT"]) for end in ("MIN", "MAX")]
     assert 23_000 <= ends[0] < ends[1] < 30_000
+
+
+def test_haproxy_takes_its_arguments_and_can_be_another_one(tmp_path: Path):
+    """Ours is a script in front of the packaged one; a path that somebody has set stays."""
+    ours: dict[str, str] = {}
+    prepare(tmp_path, ours)
+    answer = subprocess.run([ours["RAY_SERVE_HAPROXY_BINARY_PATH"], "-v"], capture_output=True, text=True, check=True)
+    theirs = {"RAY_SERVE_HAPROXY_BINARY_PATH": "/opt/haproxy"}
+    prepare(tmp_path, theirs)
+
+    assert "HAProxy version" in answer.stdout
+    assert theirs["RAY_SERVE_HAPROXY_BINARY_PATH"] == "/opt/haproxy"
 
 
 def test_ports_in_a_row_are_free():

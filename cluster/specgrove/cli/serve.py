@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from specgrove.cli.console import err, out
+from specgrove.cli.console import err, out, show_error
 from specgrove.cli.greeting import first_completion, how_to_call
 from specgrove.config import Config, Environment, secret
 from specgrove.deploy.cluster import running_cluster
 from specgrove.deploy.ports import check_free
 from specgrove.deploy.switches import prepare
-from specgrove.errors import SpecgroveError
+from specgrove.errors import SpecgroveError, Unavailable
 
 if TYPE_CHECKING:
     from specgrove.deploy.local import LocalServer
@@ -31,8 +32,45 @@ if TYPE_CHECKING:
 _MARKS = {"ready": "[green]●[/]", "failing": "[red]●[/]"}
 
 
-class Stopped(Exception):  # not an error: somebody asked us to stop
-    """SIGINT or SIGTERM came."""
+class Stopped(BaseException):
+    """SIGINT or SIGTERM came. No Exception: whatever runs then shall not handle it."""
+
+
+class _Signals:
+    """Both signals raise Stopped in the main thread; outside of the block it just ends.
+
+    The interpreter drops what is raised inside a destructor or another callback, and Ray logs some of it, so `heed`
+    raises it again.
+    """
+
+    def __init__(self) -> None:
+        self._came = threading.Event()
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> _Signals:
+        self._before = {number: signal.signal(number, self._raise) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> bool:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        if isinstance(error, Stopped):
+            err.print("stopped")
+            return True
+        return False
+
+    def _raise(self, number: int, frame: FrameType | None) -> None:
+        self._came.set()
+        raise Stopped(signal.Signals(number).name)
+
+    def heed(self) -> None:
+        """Raises Stopped when a signal has come."""
+        if self._came.is_set():
+            raise Stopped
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for a signal; true when one has come."""
+        return self._came.wait(seconds)
 
 
 def serve_until_stopped(config: Config) -> None:
@@ -42,58 +80,44 @@ def serve_until_stopped(config: Config) -> None:
     if address is None:
         check_free(config.listeners)
     began = time.monotonic()
-    with _interruptible() as stop:
-        server = _start(config, address)
-        try:
+    closed: list[bool] = []
+    status = 0
+    try:
+        with _Signals() as signals, ExitStack() as undo:
+            scratch = Path(tempfile.mkdtemp(prefix="sg-", dir="/tmp" if os.name == "posix" else None))
+            undo.callback(shutil.rmtree, scratch, ignore_errors=True)
+            with _Board() as board:
+                server = _load(config, address, scratch, board)
+                undo.callback(lambda: closed.append(_close(server)))
+                server.start(board, signals.heed)
             _greet(config, keys, time.monotonic() - began, missing=server.missing_switches())
-            stop.wait()
-        finally:
-            _close(server)
-
-
-def _start(config: Config, address: str | None) -> LocalServer:
-    """Start everything, or leave nothing behind."""
-    scratch = Path(tempfile.mkdtemp(prefix="sg-", dir="/tmp" if os.name == "posix" else None))
-    with _Board() as board:
-        board({"ray": "loading"})
-        if address is None:
-            prepare(scratch)
-        from specgrove.deploy.local import LocalServer  # imports Ray, so it comes after prepare
-
-        server = LocalServer(config, address=address, scratch=scratch)
-        try:
-            server.start(board)
-        except BaseException:
-            _close(server)
+            while not signals.wait(1.0):
+                if server.died:
+                    raise Unavailable("Ray has died, and the server with it")
+    except SpecgroveError as error:
+        if all(closed):
             raise
-    return server
+        status = show_error(error)
+    if not all(closed):
+        out.file.flush()
+        os._exit(status)
 
 
-def _close(server: LocalServer) -> None:
-    """Stop, deaf to a second Ctrl-C: half a stop would leave processes."""
+def _load(config: Config, address: str | None, scratch: Path, board: _Board) -> LocalServer:
+    board({"ray": "loading"})
+    if address is None:
+        prepare(scratch)
+    from specgrove.deploy.local import LocalServer  # imports Ray, so it comes after prepare
+
+    return LocalServer(config, address=address, scratch=scratch)
+
+
+def _close(server: LocalServer) -> bool:
+    """Stop, deaf to a second Ctrl-C: half a stop would leave processes. As LocalServer.close."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     err.print("stopping")
-    if not server.close():
-        err.print("stopped; Ray had died before")
-        os._exit(1)
-
-
-@contextmanager
-def _interruptible() -> Iterator[threading.Event]:
-    """Both signals raise Stopped in the main thread; outside of it the block just ends."""
-
-    def raise_stopped(number: int, frame: FrameType | None) -> None:
-        raise Stopped(signal.Signals(number).name)
-
-    before = {number: signal.signal(number, raise_stopped) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield threading.Event()
-    except Stopped:
-        err.print("stopped")
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return server.close()
 
 
 class _Board:

