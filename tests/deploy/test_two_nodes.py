@@ -167,13 +167,13 @@ def test_draft_and_target_are_on_separate_nodes(nodes: Nodes):
     assert reply.choices[0].stats.num_drafts > 0
 
 
-def test_a_new_configuration_under_traffic_fails_no_request(nodes: Nodes):
-    """Live streams end with the right text while all replicas are replaced, with and without surge."""
+@contextlib.contextmanager
+def traffic(nodes: Nodes) -> Iterator[None]:
+    """Streams of all models for the length of the block; each must end with the right text."""
     asked = {"max_tokens": 200, "temperature": 0.7, "seed": 5, "ignore_eos": True}
-    before = replicas(nodes)
     expected: dict[str, str] = {}
     with Client(f"127.0.0.1:{nodes.grpc}") as client:
-        for model in before:
+        for model in (one.name for one in client.models()):
             expected[model] = client.complete(model, PROMPT, speculation=Speculation(mode="off"), **asked).text
     outcomes: list[str] = []
     stop = threading.Event()
@@ -187,21 +187,39 @@ def test_a_new_configuration_under_traffic_fails_no_request(nodes: Nodes):
                 except SpecgroveError as error:
                     outcomes.append(f"{model}: {error.code}: {error.message}")
 
-    threads = [threading.Thread(target=ask, args=(model,)) for model in before for _ in range(2)]
+    threads = [threading.Thread(target=ask, args=(model,)) for model in expected for _ in range(2)]
     for thread in threads:
         thread.start()
     try:
-        nodes.deploy(configuration(16))
-
-        def replaced() -> bool:
-            now = replicas(nodes)
-            return all(now[model] and not now[model] & before[model] for model in before) and ready(nodes)
-
-        eventually(replaced, within_s=400)
+        yield
     finally:
         stop.set()
         for thread in threads:
             thread.join(320)
-
     assert len(outcomes) > 8
     assert set(outcomes) == {"right"}, json.dumps(sorted(set(outcomes)))
+
+
+def test_a_new_configuration_under_traffic_fails_no_request(nodes: Nodes):
+    """Live streams end with the right text while all replicas are replaced, with and without surge."""
+    before = replicas(nodes)
+
+    def replaced() -> bool:
+        now = replicas(nodes)
+        return all(now[model] and not now[model] & before[model] for model in before) and ready(nodes)
+
+    with traffic(nodes):
+        nodes.deploy(configuration(16))
+        eventually(replaced, within_s=400)
+
+
+def test_stopping_a_replica_finishes_its_streams(nodes: Nodes):
+    """One of two targets goes away under traffic."""
+    two, one = configuration(16), configuration(16)
+    two["targets"]["grove-small"]["replicas"] = 2
+    nodes.deploy(two)
+    eventually(lambda: len(replicas(nodes)["grove-small"]) == 2 and ready(nodes), within_s=300)
+
+    with traffic(nodes):
+        nodes.deploy(one)
+        eventually(lambda: len(replicas(nodes)["grove-small"]) == 1, within_s=200)
