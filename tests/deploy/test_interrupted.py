@@ -19,9 +19,8 @@ from specgrove.deploy.ports import unused
 from specgrove.deploy.processes import Process, alive, descendants, naming, title
 
 ROOT = Path(__file__).parents[2] / "cluster"
-
-
 AGENTS = ("ray::DashboardA", "ray::RuntimeEnv")
+"""Processes of Ray's that outlive a killed server for about a minute."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

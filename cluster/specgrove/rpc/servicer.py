@@ -14,11 +14,10 @@ from specgrove.core.protocols import Backend
 from specgrove.errors import Unauthenticated
 from specgrove.rpc import codec
 from specgrove.rpc.status import StatusContext, set_error
-from specgrove.rpc.unreadable import readable
+from specgrove.rpc.unreadable import Request, readable
 from specgrove.v1 import generation_pb2 as pb
 from specgrove.v1.generation_pb2_grpc import GenerationServiceServicer
 
-Request = TypeVar("Request")
 Reply = TypeVar("Reply")
 
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import grpc
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from specgrove.errors import RequestError
 
-Message = TypeVar("Message")
+Request = TypeVar("Request", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,11 @@ class Unreadable:
     why: str
 
 
-def readable(request: Message | Unreadable, *, max_bytes: int | None = None) -> Message:
+def readable(request: Request | Unreadable, *, max_bytes: int | None = None) -> Request:
     """The request itself. Raises RequestError when it is no message, or one of more than `max_bytes` bytes."""
     if isinstance(request, Unreadable):
         raise RequestError(f"the request cannot be read: {request.why}")
-    if max_bytes is not None and (size := request.ByteSize()) > max_bytes:  # type: ignore[attr-defined]  # a protobuf
+    if max_bytes is not None and (size := request.ByteSize()) > max_bytes:
         raise RequestError(f"the request has {size} bytes; at most {max_bytes} are taken")
     return request
 
@@ -46,7 +46,7 @@ class _Server:
         self._server = server
 
     def add_generic_rpc_handlers(self, generic_handlers: Sequence[Any]) -> None:
-        """Generated code registers everything a second time, by name; that one is passed on both ways."""
+        """Generated code registers everything a second time, by name, and that is passed on both ways."""
 
     def add_registered_method_handlers(self, name: str, handlers: Mapping[str, Any]) -> None:
         """The handlers of one service."""
@@ -58,8 +58,8 @@ class _Server:
         self._server.add_registered_method_handlers(name, ours)
 
 
-def _forgiving(parse: Callable[[bytes], Message]) -> Callable[[bytes], Message | Unreadable]:
-    def parsed(data: bytes) -> Message | Unreadable:
+def _forgiving(parse: Callable[[bytes], Request]) -> Callable[[bytes], Request | Unreadable]:
+    def parsed(data: bytes) -> Request | Unreadable:
         try:
             return parse(data)
         except DecodeError as error:
