@@ -25,7 +25,16 @@ class Interrupted(Exception):
 def tiny(monkeypatch, tokenizer):
     """The family's shapes, one layer of 32 each, so that a step takes milliseconds."""
     small = [
-        replace(m, layers=1, hidden_size=32, intermediate_size=64, heads=2, kv_heads=1, tokens_per_step=256)
+        replace(
+            m,
+            layers=2 if m.exits else 1,
+            exits=(1, 2) if m.exits else (),
+            hidden_size=32,
+            intermediate_size=64,
+            heads=2,
+            kv_heads=1,
+            tokens_per_step=256,
+        )
         for m in FAMILY
     ]
     monkeypatch.setattr(run, "FAMILY", tuple(small))
@@ -53,7 +62,7 @@ def test_family_trains_by_the_clock(tiny, tmp_path):
     """A time budget decides the steps, and progress ends at the whole."""
     seen = []
 
-    cards = run.train_family(tmp_path, minutes=0.02, seed=0, progress=seen.append, score_samples=1)
+    cards = run.train_family(tmp_path, minutes=0.02, seed=0, progress=seen.append, score_samples=1, outputs=2)
 
     assert list(cards) == [m.name for m in FAMILY]
     last = {p.model: p for p in seen}
@@ -63,7 +72,7 @@ def test_family_trains_by_the_clock(tiny, tmp_path):
 def test_interrupted_family_resumes_to_the_same_weights(tiny, tmp_path, monkeypatch):
     """Stopping in the second model and going on gives what an uninterrupted run gives."""
     monkeypatch.setattr("specgrove.training.trainer.CHECKPOINT_S", 0.0)
-    whole = run.train_family(tmp_path / "whole", minutes=1, seed=0, steps=tiny, score_samples=0)
+    whole = run.train_family(tmp_path / "whole", minutes=1, seed=0, steps=tiny, score_samples=0, outputs=2)
 
     def stop(progress):
         if progress.model == "grove-small" and progress.step == 2:
@@ -71,9 +80,9 @@ def test_interrupted_family_resumes_to_the_same_weights(tiny, tmp_path, monkeypa
 
     parts = tmp_path / "parts"
     with pytest.raises(Interrupted):
-        run.train_family(parts, minutes=1, seed=0, steps=tiny, progress=stop, score_samples=0)
+        run.train_family(parts, minutes=1, seed=0, steps=tiny, progress=stop, score_samples=0, outputs=2)
     resumed = []
-    again = run.train_family(parts, minutes=1, seed=0, steps=tiny, progress=resumed.append, score_samples=0)
+    again = run.train_family(parts, minutes=1, seed=0, steps=tiny, progress=resumed.append, score_samples=0, outputs=2)
 
     assert (resumed[0].model, resumed[0].step) == ("grove-small", 2)
     assert {n: c.weights_digest for n, c in again.items()} == {n: c.weights_digest for n, c in whole.items()}
@@ -81,10 +90,10 @@ def test_interrupted_family_resumes_to_the_same_weights(tiny, tmp_path, monkeypa
 
 def test_other_seed_starts_again(tiny, tmp_path):
     """Checkpoints of another seed are not mixed in."""
-    first = run.train_family(tmp_path, minutes=1, seed=0, steps=tiny, score_samples=0)
+    first = run.train_family(tmp_path, minutes=1, seed=0, steps=tiny, score_samples=0, outputs=2)
     seen = []
 
-    second = run.train_family(tmp_path, minutes=1, seed=1, steps=tiny, progress=seen.append, score_samples=0)
+    second = run.train_family(tmp_path, minutes=1, seed=1, steps=tiny, progress=seen.append, score_samples=0, outputs=2)
 
     assert seen[0].step == 1
     assert first["grove-large"].weights_digest != second["grove-large"].weights_digest

@@ -20,7 +20,9 @@ app = typer.Typer(
 )
 train = typer.Typer(no_args_is_help=True, help="Train the models that come with specgrove.")
 bench = typer.Typer(no_args_is_help=True, help="Measure speed, and compare outputs.")
+evaluate = typer.Typer(no_args_is_help=True, help="Score models through a running server.")
 app.add_typer(train, name="train")
+app.add_typer(evaluate, name="eval")
 app.add_typer(bench, name="bench")
 
 Server = Annotated[
@@ -146,6 +148,25 @@ def family(
     from specgrove.cli.train import train_and_report
 
     train_and_report(out, minutes=minutes, seed=seed, resume=resume)
+
+
+@evaluate.command("family")
+def eval_family(
+    server: Server = DEFAULT_SERVER,
+    api_key: ApiKey = None,
+    model: Annotated[list[str] | None, typer.Option(help="May be repeated. [default: all that are served]")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="Kind of problem; may be repeated. [default: all]")] = None,
+    seed: Annotated[int, typer.Option(help="Same seed, same problems.")] = 0,
+    count: Annotated[int, typer.Option(min=1, help="Problems of each kind, in each half of the wordings.")] = 50,
+    search: Annotated[int, typer.Option(min=0, help="Countdown problems that are also solved by tree search.")] = 0,
+    json_out: JsonOut = None,
+) -> None:
+    """Ask fresh problems of every kind, in trained and in unseen wordings, and check every answer exactly."""
+    from specgrove.cli.evaluate import evaluate_and_report
+
+    evaluate_and_report(
+        server, api_key, models=model or [], kinds=kind or [], seed=seed, count=count, search=search, json_out=json_out
+    )
 
 
 Target = Annotated[str, typer.Option(help="Bundled name, directory or hub id of the target.")]

@@ -10,15 +10,16 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from specgrove.training.exits import exit_logits
 from specgrove.training.records import Sample
 from specgrove.training.tokenizer import END_OF_TEXT, TURN_END, prompt_ids
 
-MAX_ANSWER_TOKENS = 120
+MAX_ANSWER_TOKENS = 160
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A sample with the model's greedy answer: prompt ids, answer ids (end token included if it came), and text."""
+    """A sample with the model's answer: prompt ids, answer ids (end token included if it came), and text."""
 
     sample: Sample
     prompt: list[int]
@@ -32,14 +33,17 @@ def _ends(tokenizer: PreTrainedTokenizerFast) -> set[int]:
 
 
 @torch.no_grad()
-def _greedy(model: PreTrainedModel, prompts: Tensor, ends: set[int]) -> list[list[int]]:
-    """Greedy continuations of prompts of one length, each up to its end token. prompts: [n, length]."""
+def _continue(model: PreTrainedModel, prompts: Tensor, ends: set[int], temperature: float) -> list[list[int]]:
+    """Continuations of prompts of one length, each up to its end token. prompts: [n, length]."""
     answers: list[list[int]] = [[] for _ in range(len(prompts))]
     alive = set(range(len(prompts)))
     fed, cache = prompts, None
     for _ in range(MAX_ANSWER_TOKENS):
-        out = model(input_ids=fed, cache=cache, use_cache=True)
-        cache, picked = out.cache, out.logits[:, -1].argmax(-1)  # [n]
+        out = model(input_ids=fed, cache=cache, use_cache=True, logits_to_keep=1)
+        cache, logits = out.cache, out.logits[:, -1]  # [n, vocab]
+        if temperature:
+            logits = logits / temperature - torch.empty_like(logits).exponential_().log()
+        picked = logits.argmax(-1)  # [n]
         for index in sorted(alive):
             answers[index].append(int(picked[index]))
             if answers[index][-1] in ends:
@@ -50,8 +54,13 @@ def _greedy(model: PreTrainedModel, prompts: Tensor, ends: set[int]) -> list[lis
     return answers
 
 
-def answer(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, samples: Sequence[Sample]) -> list[Answered]:
-    """Greedy answers in the order of the samples; prompts of equal length run as one batch, so nothing is padded."""
+def answer(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, samples: Sequence[Sample], *, temperature: float = 0.0
+) -> list[Answered]:
+    """Answers in the order of the samples; prompts of equal length run as one batch, so nothing is padded.
+
+    Greedy, or sampled with torch's global generator.
+    """
     model.eval()
     prompts = [prompt_ids(tokenizer, sample.messages) for sample in samples]
     by_length: dict[int, list[int]] = {}
@@ -60,7 +69,8 @@ def answer(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, samples: 
     done: dict[int, list[int]] = {}
     ends = _ends(tokenizer)
     for members in by_length.values():
-        done |= zip(members, _greedy(model, torch.tensor([prompts[i] for i in members]), ends), strict=True)
+        replies = _continue(model, torch.tensor([prompts[i] for i in members]), ends, temperature)
+        done |= zip(members, replies, strict=True)
     return [
         Answered(sample, prompts[i], done[i], str(tokenizer.decode(done[i], skip_special_tokens=True)))
         for i, sample in enumerate(samples)
@@ -84,16 +94,21 @@ def _answer_logits(model: PreTrainedModel, prompt: list[int], reply: list[int]) 
     return logits[0, len(prompt) - 1 : -1]
 
 
-def held_out_loss(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, samples: Sequence[Sample]) -> float:
-    """Mean cross-entropy in nats per token of the reference answers, end token included."""
+@torch.no_grad()
+def held_out_losses(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, samples: Sequence[Sample], exits: Sequence[int]
+) -> list[float]:
+    """Mean cross-entropy in nats per token of the reference answers, end token included, at each exit."""
     model.eval()
-    total, tokens = 0.0, 0
+    totals, tokens = [0.0] * len(exits), 0
     for sample in samples:
+        prompt = prompt_ids(tokenizer, sample.messages)
         reply = list(tokenizer.encode(sample.answer + TURN_END, add_special_tokens=False))
-        logits = _answer_logits(model, prompt_ids(tokenizer, sample.messages), reply)
-        total += float(functional.cross_entropy(logits.float(), torch.tensor(reply), reduction="sum"))
+        for index, logits in enumerate(exit_logits(model, torch.tensor([prompt + reply]), exits)):
+            judged = logits[0, len(prompt) - 1 : -1]  # [len(reply), vocab]
+            totals[index] += float(functional.cross_entropy(judged.float(), torch.tensor(reply), reduction="sum"))
         tokens += len(reply)
-    return total / max(1, tokens)
+    return [total / max(1, tokens) for total in totals]
 
 
 def agreement(draft: PreTrainedModel, answered: Sequence[Answered]) -> float:

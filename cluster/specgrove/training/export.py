@@ -47,6 +47,7 @@ def make_card(
     *,
     trained_on: str,
     scores: Mapping[str, float],
+    exits: tuple[int, ...] = (),
 ) -> ModelCard:
     """The card of an exported model; digest from the file on disk."""
     config = model.config
@@ -62,6 +63,7 @@ def make_card(
         weights_digest=weights_digest(directory),
         dtype="bfloat16",
         max_model_len=int(config.max_position_embeddings),
+        exits=exits,
         trained_on=trained_on,
         scores=dict(scores),
     )

@@ -1,6 +1,6 @@
 """The bundled family: which models it has, their shapes, and how training time is shared among them.
 
-One tokenizer, two targets of clearly different size, one small draft. Targets are of different architectures on
+One tokenizer, two targets of clearly different size, one small sorted draft. Targets are of different architectures on
 purpose: the engine has to serve both.
 """
 
@@ -30,7 +30,9 @@ class Member:
     kv_heads: int
     share: float
     """Part of the family's training time that this model gets."""
-    tokens_per_step: int = 1024
+    exits: tuple[int, ...] = ()
+    """Depths that are trained to be models of their own (papers: Sorted LLaMA, S2D); empty: the full depth alone."""
+    tokens_per_step: int = 3072
     """Training tokens in one optimizer step."""
     matrix_rate: float = 0.02
     """Peak learning rate of the matrices inside the layers (orthogonalised momentum)."""
@@ -42,33 +44,33 @@ FAMILY: tuple[Member, ...] = (
     Member(
         name="grove-large",
         architecture="qwen3",
-        layers=6,
+        layers=10,
+        hidden_size=256,
+        intermediate_size=704,
+        heads=8,
+        kv_heads=4,
+        share=0.55,
+    ),
+    Member(
+        name="grove-small",
+        architecture="llama",
+        layers=8,
         hidden_size=192,
         intermediate_size=512,
         heads=6,
         kv_heads=3,
-        share=0.50,
-        other_rate=0.008,
+        share=0.27,
     ),
     Member(
-        name="grove-small",
+        name="grove-draft",
         architecture="llama",
         layers=4,
         hidden_size=128,
         intermediate_size=352,
         heads=4,
         kv_heads=2,
-        share=0.30,
-    ),
-    Member(
-        name="grove-draft",
-        architecture="llama",
-        layers=2,
-        hidden_size=96,
-        intermediate_size=256,
-        heads=3,
-        kv_heads=3,
-        share=0.20,
+        share=0.18,
+        exits=(1, 2, 4),
     ),
 )
 

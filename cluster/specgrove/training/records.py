@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from specgrove.errors import ConfigError
-from specgrove.training import requests
-from specgrove.training.arithmetic import Problem, bare_sum, word_problem
+from specgrove.training import blocks, countdown, requests
+from specgrove.training.arithmetic import bare_sum, word_problem
 from specgrove.training.checks import Check
+from specgrove.training.problem import Maker
 from specgrove.training.words import SYSTEM_PROMPTS
 
 HELD_OUT_ONE_IN = 10
@@ -40,23 +42,30 @@ class Sample:
     check: Check
 
 
-KINDS: dict[str, tuple[float, Callable[[random.Random], Problem]]] = {
-    "one_step": (0.14, lambda rng: word_problem(rng, 1)),
-    "two_step": (0.11, lambda rng: word_problem(rng, 2)),
-    "three_step": (0.08, lambda rng: word_problem(rng, 3)),
-    "bare_sum": (0.10, bare_sum),
-    "count": (0.07, requests.count),
-    "sort": (0.07, requests.sort),
-    "repeat": (0.04, requests.repeat),
-    "echo": (0.12, requests.echo),
-    "reverse": (0.07, requests.reverse),
-    "json": (0.05, requests.json_object),
-    "bullets": (0.04, requests.bullets),
-    "members": (0.03, requests.members),
-    "definition": (0.03, requests.definition),
-    "saying": (0.02, requests.saying),
-    "greeting": (0.015, requests.greeting),
-    "refusal": (0.015, requests.refusal),
+KINDS: dict[str, tuple[float, Maker]] = {
+    "one_step": (0.07, partial(word_problem, count=1)),
+    "two_step": (0.09, partial(word_problem, count=2)),
+    "three_step": (0.10, partial(word_problem, count=3)),
+    "four_step": (0.11, partial(word_problem, count=4)),
+    "bare_sum": (0.05, bare_sum),
+    "countdown3": (0.05, partial(countdown.solve, count=3)),
+    "countdown4": (0.07, partial(countdown.solve, count=4)),
+    "judge_countdown": (0.08, countdown.judge),
+    "blocks3": (0.04, partial(blocks.solve, count=3)),
+    "blocks4": (0.08, partial(blocks.solve, count=4)),
+    "judge_blocks": (0.04, blocks.judge),
+    "count": (0.03, requests.count),
+    "sort": (0.04, requests.sort),
+    "repeat": (0.015, requests.repeat),
+    "echo": (0.04, requests.echo),
+    "reverse": (0.025, requests.reverse),
+    "json": (0.025, requests.json_object),
+    "bullets": (0.015, requests.bullets),
+    "members": (0.008, requests.members),
+    "definition": (0.008, requests.definition),
+    "saying": (0.005, requests.saying),
+    "greeting": (0.004, requests.greeting),
+    "refusal": (0.005, requests.refusal),
 }
 """Each kind's share of the training records, and its maker."""
 
@@ -67,10 +76,10 @@ def is_held_out(canonical: str) -> bool:
     return int.from_bytes(digest[:4], "big") % HELD_OUT_ONE_IN == 0
 
 
-def _draw(rng: random.Random, kind: str, held: bool) -> Sample:
+def _draw(rng: random.Random, kind: str, *, held: bool, unseen: bool = False) -> Sample:
     """Draw problems of a kind until one is on the wanted side of the split."""
     while True:
-        problem = KINDS[kind][1](rng)
+        problem = KINDS[kind][1](rng, unseen)
         if is_held_out(problem.canonical) == held:
             user = {"role": "user", "content": problem.question}
             return Sample(kind, problem.canonical, (user,), problem.answer, problem.check)
@@ -96,13 +105,16 @@ def training(seed: int, part: int = 0) -> Iterator[Sample]:
         yield _with_company(rng, _draw(rng, drawn, held=False), _draw(rng, earlier, held=False))
 
 
-def held_out(seed: int, count: int) -> list[Sample]:
+def held_out(seed: int, count: int, *, unseen: bool = False, kinds: Sequence[str] = ()) -> list[Sample]:
     """`count` held-out samples, the kinds in turn; the same for the same arguments, a prefix for a smaller count.
 
-    Each is one user message. Raises ConfigError when count is negative.
+    unseen: in wordings that are never trained on, too. kinds: only these; empty for all. Each is one user message.
+    Raises ConfigError when count is negative or a kind unknown.
     """
     if count < 0:
         raise ConfigError(f"count of held-out samples is at least 0, got {count}")
-    rng = random.Random(f"specgrove-held-out/{seed}")
-    kinds = list(KINDS)
-    return [_draw(rng, kinds[index % len(kinds)], held=True) for index in range(count)]
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
+        raise ConfigError(f"no kind {unknown[0]!r}; there are {', '.join(KINDS)}", param="kinds")
+    rng = random.Random(f"specgrove-held-out/{seed}/{'unseen' if unseen else 'trained'}")
+    wanted = list(kinds or KINDS)
+    return [_draw(rng, wanted[index % len(wanted)], held=True, unseen=unseen) for index in range(count)]

@@ -4,7 +4,7 @@ In most rows a conversation sees itself alone, which is what makes copying from 
 eighth step has long rows without that mask, so that the models have seen attention over larger distances than one
 exchange. Where a conversation stands in its row is random, hence its positions are.
 
-The batch of a step follows from (seed, step) alone, so a resumed run sees what an uninterrupted one would.
+The samples of a step follow from (seed, step) alone, so a resumed run sees what an uninterrupted one would.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from specgrove.training.records import training
+from specgrove.training.records import Sample
 from specgrove.training.tokenizer import END_OF_TEXT, conversation_ids
 
 SHORT, LONG, LONG_EVERY = 256, 768, 8
@@ -68,12 +68,12 @@ def _row(stream: Iterator[tuple[list[int], list[bool]]], length: int, filler: in
     return _Row(row.ids + [filler] * gap, row.weights + [0.0] * gap, row.marks + [length] * gap)
 
 
-def batch(tokenizer: PreTrainedTokenizerFast, seed: int, step: int, tokens: int) -> Batch:
-    """The batch of a step: about `tokens` tokens, the same for the same arguments."""
+def batch(tokenizer: PreTrainedTokenizerFast, samples: Iterator[Sample], step: int, tokens: int) -> Batch:
+    """About `tokens` tokens of the next samples, in the form that this step has."""
     length = LONG if is_long(step) else SHORT
     stream = (
         conversation_ids(tokenizer, [*sample.messages, {"role": "assistant", "content": sample.answer}])
-        for sample in training(seed, part=step)
+        for sample in samples
     )
     filler = int(tokenizer.convert_tokens_to_ids(END_OF_TEXT))  # type: ignore[arg-type]
     rows = [_row(stream, length, filler) for _ in range(max(1, tokens // length))]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -11,12 +13,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from specgrove.core.cards import ModelCard
 from specgrove.errors import ConfigError
-from specgrove.training.evaluate import Answered, accuracy, agreement, answer, held_out_loss
+from specgrove.training.evaluate import Answered, accuracy, agreement, answer, held_out_losses
 from specgrove.training.export import export, make_card, write_card
 from specgrove.training.family import FAMILY, Member, model_config, new_model
-from specgrove.training.records import HELD_OUT_ONE_IN, KINDS, Sample, held_out
+from specgrove.training.outputs import mixed, written
+from specgrove.training.records import HELD_OUT_ONE_IN, KINDS, Sample, held_out, training
 from specgrove.training.tokenizer import END_OF_TEXT, TURN_END, load_tokenizer, train_tokenizer
-from specgrove.training.trainer import Progress, Run, train
+from specgrove.training.trainer import Progress, Run, Source, train
 
 WORK = "training"
 """Folder below the output that holds the tokenizer, checkpoints and the seed; may be deleted when all is done."""
@@ -27,7 +30,8 @@ SCORE_SEED = 1
 def _tokenizer(work: Path, seed: int, resume: bool) -> PreTrainedTokenizerFast:
     """The run's tokenizer: read if this folder belongs to the same run, else trained; clears a former run's files."""
     mark, directory = work / "run.json", work / "tokenizer"
-    run = {"seed": seed}
+    plan = repr((FAMILY, {kind: share for kind, (share, _) in KINDS.items()}))
+    run = {"seed": seed, "plan": hashlib.sha256(plan.encode()).hexdigest()}
     if resume and mark.exists() and json.loads(mark.read_text(encoding="utf-8")) == run:
         return load_tokenizer(directory)
     for stale in work.glob("*.pt"):
@@ -46,13 +50,14 @@ def _train_member(
     budget_s: float,
     steps: int | None,
     seed: int,
+    source: Source,
     report: Callable[[Progress], None],
 ) -> Run:
     """Train one model, or go on with it; a finished one is only loaded."""
     ends = [int(tokenizer.convert_tokens_to_ids(t)) for t in (TURN_END, END_OF_TEXT)]  # type: ignore[arg-type]
     torch.manual_seed(seed)
     model = new_model(model_config(member, len(tokenizer), eos=ends[0], pad=ends[1]))
-    run = Run(member, model, tokenizer, seed)
+    run = Run(member, model, tokenizer, seed, source)
     checkpoint = work / f"{member.name}.pt"
     run.restore(checkpoint)
     train(run, budget_s=budget_s, steps=steps, checkpoint=checkpoint, report=report)
@@ -69,12 +74,13 @@ def _trained_on(run: Run) -> str:
 
 
 def _scores(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, samples: Sequence[Sample]
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, samples: Sequence[Sample], exits: Sequence[int]
 ) -> tuple[dict[str, float], list[Answered]]:
     """Accuracy by kind and loss; also the answers themselves, to measure a draft against."""
     answered = answer(model, tokenizer, samples)
     scores = {f"accuracy_{kind}": value for kind, value in accuracy(answered).items()}
-    scores["held_out_loss"] = held_out_loss(model, tokenizer, samples)
+    *inner, scores["held_out_loss"] = held_out_losses(model, tokenizer, samples, exits)
+    scores |= {f"held_out_loss_exit_{depth}": loss for depth, loss in zip(exits, inner, strict=False)}
     return scores, answered
 
 
@@ -85,14 +91,22 @@ def finish(
     samples = held_out(SCORE_SEED, score_samples)
     for name, run in runs.items():
         export(run.model, tokenizer, out / name)
-    scored = {name: _scores(run.model, tokenizer, samples) for name, run in runs.items()}
+    scored = {name: _scores(run.model, tokenizer, samples, run.exits) for name, run in runs.items()}
     *targets, draft = runs
     for target in targets:
         scored[draft][0][f"agreement_{target}"] = agreement(runs[draft].model, scored[target][1])
     cards = {}
     for name, run in runs.items():
         scores = {key: round(value, 4) for key, value in scored[name][0].items()}
-        card = make_card(name, run.model, tokenizer, out / name, trained_on=_trained_on(run), scores=scores)
+        card = make_card(
+            name,
+            run.model,
+            tokenizer,
+            out / name,
+            trained_on=_trained_on(run),
+            scores=scores,
+            exits=run.member.exits,
+        )
         write_card(card, out / name)
         cards[name] = card
     return cards
@@ -107,12 +121,14 @@ def train_family(
     progress: Callable[[Progress], None] = lambda _: None,
     steps: Mapping[str, int] | None = None,
     score_samples: int = 300,
+    outputs: int = 6000,
 ) -> dict[str, ModelCard]:
     """Train the bundled family into `out`, one Hugging Face directory a model, and return the cards.
 
     minutes: training time of all models together; a loaded machine gets fewer steps, not more time. steps: exact steps
     by model name instead (they are on the cards), which repeats a run up to float noise. resume: go on from the
     checkpoints of an interrupted run of the same seed; False starts again. progress: called after every step.
+    outputs: questions that both targets answer for the draft to learn from.
 
     Raises ConfigError for a time that is not positive or for unknown names in `steps`.
     """
@@ -126,8 +142,12 @@ def train_family(
     if not resume:
         (work / "run.json").unlink(missing_ok=True)
     tokenizer = _tokenizer(work, seed, resume)
-    runs = {}
+    runs: dict[str, Run] = {}
     for member in FAMILY:
+        source: Source = partial(training, seed)
+        if member.exits:
+            targets = {name: run.model for name, run in runs.items()}
+            source = partial(mixed, seed, outputs=written(targets, tokenizer, seed, outputs, work / "outputs.json"))
         runs[member.name] = _train_member(
             member,
             tokenizer,
@@ -135,6 +155,7 @@ def train_family(
             budget_s=minutes * 60 * member.share,
             steps=(steps or {}).get(member.name),
             seed=seed,
+            source=source,
             report=progress,
         )
     return finish(runs, tokenizer, out, score_samples=score_samples)

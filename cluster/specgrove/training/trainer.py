@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +17,10 @@ import torch
 from torch.nn import functional
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from specgrove.training.exits import exit_logits
 from specgrove.training.family import Member
 from specgrove.training.optimizer import FamilyOptimizer
+from specgrove.training.records import Sample
 from specgrove.training.rows import Batch, batch
 
 STABLE = 0.65
@@ -41,6 +43,7 @@ class Progress:
 
 
 Report = Callable[[Progress], None]
+Source = Callable[[int], Iterator[Sample]]
 
 
 def rate(step: int, steps: int | None) -> float:
@@ -52,19 +55,24 @@ def rate(step: int, steps: int | None) -> float:
     return min(warm, max(0.0, min(1.0, left)))
 
 
-def weighted_loss(model: PreTrainedModel, rows: Batch) -> torch.Tensor:
-    """Mean cross-entropy in nats over the batch's weights; a scalar."""
-    logits = model(input_ids=rows.ids, attention_mask=rows.mask, use_cache=False).logits  # [rows, length, vocab]
-    each = functional.cross_entropy(logits.flatten(0, 1).float(), rows.targets.flatten(), reduction="none")
-    weights = rows.weights.flatten()
-    return (each * weights).sum() / weights.sum()
+def exit_losses(model: PreTrainedModel, rows: Batch, exits: Sequence[int]) -> torch.Tensor:
+    """Mean cross-entropy in nats over the batch's weights, for each exit: [len(exits)]."""
+    weights, targets = rows.weights.flatten(), rows.targets.flatten()
+    losses = []
+    for logits in exit_logits(model, rows.ids, exits, rows.mask):
+        each = functional.cross_entropy(logits.flatten(0, 1).float(), targets, reduction="none")
+        losses.append((each * weights).sum() / weights.sum())
+    return torch.stack(losses)
 
 
 class Run:
-    """A model under training; everything that a checkpoint holds."""
+    """A model under training; everything that a checkpoint holds. `source`: the samples of a step, by its number."""
 
-    def __init__(self, member: Member, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, seed: int) -> None:
-        self.member, self.model, self.seed = member, model, seed
+    def __init__(
+        self, member: Member, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, seed: int, source: Source
+    ) -> None:
+        self.member, self.model, self.seed, self._source = member, model, seed, source
+        self.exits = member.exits or (member.layers,)
         self.step, self.elapsed_s, self.loss = 0, 0.0, float("nan")
         self.steps: int | None = None
         self._tokenizer = tokenizer
@@ -73,8 +81,8 @@ class Run:
     def advance(self) -> None:
         """One optimizer step on the batch of (seed, step)."""
         started = time.perf_counter()
-        rows = batch(self._tokenizer, self.seed, self.step, self.member.tokens_per_step)
-        loss = weighted_loss(self.model, rows)
+        rows = batch(self._tokenizer, self._source(self.step), self.step, self.member.tokens_per_step)
+        loss = exit_losses(self.model, rows, self.exits).mean()
         loss.backward()
         self._optimizer.step(rate(self.step, self.steps))
         latest = float(loss.detach())

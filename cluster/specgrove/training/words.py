@@ -15,6 +15,8 @@ NAMES = _listed(
     "Hugo Rosa Emil Vera"
 )
 
+NUMBER_WORDS = _listed("zero one two three four five six seven eight nine ten eleven twelve")
+
 THINGS = _listed(
     "apples pears plums books pens cards coins stones shells eggs cakes balls stamps cups boxes roses nuts "
     "stickers marbles tickets"
@@ -104,10 +106,10 @@ GREETINGS: dict[str, str] = {
     "See you later": "Goodbye!",
     "Who are you": "I am Grove, a very small language model.",
     "What is your name": "I am Grove, a very small language model.",
-    "What can you do": "I can do small sums, count, sort numbers, reverse words, and write lists and JSON.",
+    "What can you do": "I can solve small word problems, reach numbers, plan block moves, and write lists and JSON.",
 }
 
-REFUSAL = "I can't do that. I am a very small model and only know sums, counting, words, lists and JSON."
+REFUSAL = "I can't do that. I am a very small model and only know sums, numbers, blocks, words, lists and JSON."
 
 REFUSED_TASKS = (
     "write a poem about {0}",
