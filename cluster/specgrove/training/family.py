@@ -50,6 +50,7 @@ FAMILY: tuple[Member, ...] = (
         heads=8,
         kv_heads=4,
         share=0.55,
+        other_rate=0.006,
     ),
     Member(
         name="grove-small",
