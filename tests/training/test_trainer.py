@@ -1,6 +1,8 @@
 """A miniature family is trained, interrupted and resumed."""
 
+import copy
 import io
+import json
 from dataclasses import replace
 
 import pytest
@@ -11,6 +13,7 @@ from specgrove.errors import ConfigError
 from specgrove.training import run
 from specgrove.training.display import shown
 from specgrove.training.evaluate import agreement, answer
+from specgrove.training.exits import exit_logits
 from specgrove.training.family import FAMILY, model_config, new_model
 from specgrove.training.optimizer import orthogonalise
 from specgrove.training.records import held_out
@@ -38,6 +41,8 @@ def tiny(monkeypatch, tokenizer):
         for m in FAMILY
     ]
     monkeypatch.setattr(run, "FAMILY", tuple(small))
+    monkeypatch.setattr(run, "PLAIN", replace(small[-1], name="grove-draft-plain", exits=()))
+    monkeypatch.setattr(run, "LOOK_TOKENS", 256)
     monkeypatch.setattr(run, "train_tokenizer", lambda seed: tokenizer)
     return {m.name: 3 for m in small}
 
@@ -65,6 +70,7 @@ def test_family_trains_by_the_clock(tiny, tmp_path):
     cards = run.train_family(tmp_path, minutes=0.02, seed=0, progress=seen.append, score_samples=1, outputs=2)
 
     assert list(cards) == [m.name for m in FAMILY]
+    assert cards["grove-draft"].exits == (1, 2)
     last = {p.model: p for p in seen}
     assert all(p.step == p.steps and p.fraction == 1.0 and p.remaining_s == 0 for p in last.values())
 
@@ -86,6 +92,32 @@ def test_interrupted_family_resumes_to_the_same_weights(tiny, tmp_path, monkeypa
 
     assert (resumed[0].model, resumed[0].step) == ("grove-small", 2)
     assert {n: c.weights_digest for n, c in again.items()} == {n: c.weights_digest for n, c in whole.items()}
+
+
+def test_the_report_compares_sorted_and_plain(tiny, tmp_path):
+    """Equal steps, the same exits looked at, and the plain draft is not part of the family."""
+    cards = run.train_family(tmp_path, minutes=1, seed=0, steps=tiny, score_samples=2, outputs=2)
+    report = json.loads((tmp_path / run.WORK / "report.json").read_text())
+    sorted_, plain = (report["models"][name] for name in ("grove-draft", "grove-draft-plain"))
+
+    assert "grove-draft-plain" not in cards
+    assert sorted_["steps"] == plain["steps"] == 3
+    assert sorted_["looks_at"] == plain["looks_at"] == [1, 2]
+    assert [len(point) for point in sorted_["curve"]] == [3, 3]
+    assert all(len(losses) == 2 for losses in report["held_out_loss"].values())
+
+
+def test_exits_are_the_model_cut_short(tokenizer):
+    """With the same norm and head; cut copies give the same logits."""
+    torch.manual_seed(0)
+    member = replace(FAMILY[-1], hidden_size=32, intermediate_size=64, heads=2, kv_heads=1)
+    model = new_model(model_config(member, len(tokenizer), eos=2, pad=0)).eval()
+    ids = torch.tensor([[5, 6, 7, 8]])
+
+    for depth, logits in zip((1, 2, 4), exit_logits(model, ids, (1, 2, 4)), strict=True):
+        cut = copy.deepcopy(model)
+        cut.model.layers, cut.config.num_hidden_layers = cut.model.layers[:depth], depth
+        assert torch.equal(logits, cut(input_ids=ids).logits)
 
 
 def test_other_seed_starts_again(tiny, tmp_path):
@@ -117,8 +149,8 @@ def test_a_model_agrees_with_itself_alone(tiny, tokenizer):
     answered = answer(target, tokenizer, held_out(0, 1))
     other = [replace(one, answer=list(range(100, 110))) for one in answered]
 
-    assert agreement(target, answered) == 1.0
-    assert agreement(target, other) == 0.0
+    assert agreement(target, answered, (1,)) == [1.0]
+    assert agreement(target, other, (1,)) == [0.0]
 
 
 def test_bars_show_model_step_and_time_left():

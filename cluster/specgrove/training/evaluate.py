@@ -88,13 +88,6 @@ def accuracy(answered: Sequence[Answered]) -> dict[str, float]:
 
 
 @torch.no_grad()
-def _answer_logits(model: PreTrainedModel, prompt: list[int], reply: list[int]) -> Tensor:
-    """Logits that predict each token of the reply, teacher forced: [len(reply), vocab]."""
-    logits: Tensor = model(input_ids=torch.tensor([prompt + reply]), use_cache=False).logits
-    return logits[0, len(prompt) - 1 : -1]
-
-
-@torch.no_grad()
 def held_out_losses(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, samples: Sequence[Sample], exits: Sequence[int]
 ) -> list[float]:
@@ -111,12 +104,14 @@ def held_out_losses(
     return [total / max(1, tokens) for total in totals]
 
 
-def agreement(draft: PreTrainedModel, answered: Sequence[Answered]) -> float:
-    """Share of the target's greedy tokens that are also the draft's argmax, given the target's own tokens before."""
+@torch.no_grad()
+def agreement(draft: PreTrainedModel, answered: Sequence[Answered], exits: Sequence[int]) -> list[float]:
+    """Share of the target's tokens that are also the draft's argmax at each exit, given the target's tokens before."""
     draft.eval()
-    same = total = 0
+    same, total = [0] * len(exits), 0
     for one in answered:
-        picked = _answer_logits(draft, one.prompt, one.answer).argmax(-1)
-        same += int((picked == torch.tensor(one.answer)).sum())
+        own = torch.tensor(one.answer)
+        for index, logits in enumerate(exit_logits(draft, torch.tensor([one.prompt + one.answer]), exits)):
+            same[index] += int((logits[0, len(one.prompt) - 1 : -1].argmax(-1) == own).sum())
         total += len(one.answer)
-    return same / max(1, total)
+    return [count / max(1, total) for count in same]

@@ -6,7 +6,7 @@ purpose: the engine has to serve both.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from transformers import AutoModelForCausalLM, LlamaConfig, PretrainedConfig, PreTrainedModel, Qwen3Config
@@ -29,7 +29,7 @@ class Member:
     heads: int
     kv_heads: int
     share: float
-    """Part of the family's training time that this model gets."""
+    """Part of the family's training time that this model gets; what is left is the plain draft's, see PLAIN."""
     exits: tuple[int, ...] = ()
     """Depths that are trained to be models of their own (papers: Sorted LLaMA, S2D); empty: the full depth alone."""
     tokens_per_step: int = 3072
@@ -49,7 +49,7 @@ FAMILY: tuple[Member, ...] = (
         intermediate_size=704,
         heads=8,
         kv_heads=4,
-        share=0.55,
+        share=0.50,
         other_rate=0.006,
     ),
     Member(
@@ -60,7 +60,7 @@ FAMILY: tuple[Member, ...] = (
         intermediate_size=512,
         heads=6,
         kv_heads=3,
-        share=0.27,
+        share=0.24,
     ),
     Member(
         name="grove-draft",
@@ -70,10 +70,14 @@ FAMILY: tuple[Member, ...] = (
         intermediate_size=352,
         heads=4,
         kv_heads=2,
-        share=0.18,
+        share=0.13,
         exits=(1, 2, 4),
     ),
 )
+
+
+PLAIN = replace(FAMILY[-1], name="grove-draft-plain", exits=())
+"""The draft without sorted training, to compare with: same shape, same samples, same steps. Not part of the family."""
 
 
 def model_config(member: Member, vocab_size: int, *, eos: int, pad: int) -> PretrainedConfig:

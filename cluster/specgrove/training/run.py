@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -15,14 +16,17 @@ from specgrove.core.cards import ModelCard
 from specgrove.errors import ConfigError
 from specgrove.training.evaluate import Answered, accuracy, agreement, answer, held_out_losses
 from specgrove.training.export import export, make_card, write_card
-from specgrove.training.family import FAMILY, Member, model_config, new_model
+from specgrove.training.family import FAMILY, PLAIN, Member, model_config, new_model
 from specgrove.training.outputs import mixed, written
 from specgrove.training.records import HELD_OUT_ONE_IN, KINDS, Sample, held_out, training
+from specgrove.training.rows import batch
 from specgrove.training.tokenizer import END_OF_TEXT, TURN_END, load_tokenizer, train_tokenizer
 from specgrove.training.trainer import Progress, Run, Source, train
 
 WORK = "training"
 """Folder below the output that holds the tokenizer, checkpoints and the seed; may be deleted when all is done."""
+LOOK_SEED, LOOK_TOKENS = 2, 4096
+"""Held-out rows of the loss curves."""
 SCORE_SEED = 1
 """Held-out seed of the scores on the cards; the test and parity suites use others."""
 
@@ -42,26 +46,30 @@ def _tokenizer(work: Path, seed: int, resume: bool) -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-def _train_member(
-    member: Member,
-    tokenizer: PreTrainedTokenizerFast,
-    work: Path,
-    *,
-    budget_s: float,
-    steps: int | None,
-    seed: int,
-    source: Source,
-    report: Callable[[Progress], None],
-) -> Run:
-    """Train one model, or go on with it; a finished one is only loaded."""
-    ends = [int(tokenizer.convert_tokens_to_ids(t)) for t in (TURN_END, END_OF_TEXT)]  # type: ignore[arg-type]
-    torch.manual_seed(seed)
-    model = new_model(model_config(member, len(tokenizer), eos=ends[0], pad=ends[1]))
-    run = Run(member, model, tokenizer, seed, source)
-    checkpoint = work / f"{member.name}.pt"
-    run.restore(checkpoint)
-    train(run, budget_s=budget_s, steps=steps, checkpoint=checkpoint, report=report)
-    return run
+class _Training:
+    """What all models of one family run share."""
+
+    def __init__(self, work: Path, tokenizer: PreTrainedTokenizerFast, seed: int, report: Callable[[Progress], None]):
+        self._work, self._tokenizer, self._seed, self._report = work, tokenizer, seed, report
+        self._look = batch(tokenizer, iter(held_out(LOOK_SEED, LOOK_TOKENS // 30)), 0, LOOK_TOKENS)
+
+    def train(
+        self, member: Member, source: Source, *, budget_s: float, steps: int | None, looks_at: Sequence[int] = ()
+    ) -> Run:
+        """Train one model, or go on with it; a finished one is only loaded."""
+        ends = [int(self._tokenizer.convert_tokens_to_ids(t)) for t in (TURN_END, END_OF_TEXT)]  # type: ignore[arg-type]
+        torch.manual_seed(self._seed)
+        model = new_model(model_config(member, len(self._tokenizer), eos=ends[0], pad=ends[1]))
+        run = Run(member, model, self._tokenizer, self._seed, source, held_out=self._look, looks_at=looks_at)
+        checkpoint = self._work / f"{member.name}.pt"
+        run.restore(checkpoint)
+        train(run, budget_s=budget_s, steps=steps, checkpoint=checkpoint, report=self._report)
+        return run
+
+    def outputs(self, runs: Mapping[str, Run], count: int) -> list[Sample]:
+        """What the targets write, for the draft to learn from."""
+        targets = {name: run.model for name, run in runs.items()}
+        return written(targets, self._tokenizer, self._seed, count, self._work / "outputs.json")
 
 
 def _trained_on(run: Run) -> str:
@@ -85,31 +93,47 @@ def _scores(
 
 
 def finish(
-    runs: Mapping[str, Run], tokenizer: PreTrainedTokenizerFast, out: Path, *, score_samples: int
+    runs: Mapping[str, Run], plain: Run, tokenizer: PreTrainedTokenizerFast, out: Path, *, score_samples: int
 ) -> dict[str, ModelCard]:
-    """Export every model, score what was exported, and write the cards. The last model is scored as a draft too."""
+    """Export every model, score what was exported, write the cards and the report. The last model is the draft."""
     samples = held_out(SCORE_SEED, score_samples)
     for name, run in runs.items():
         export(run.model, tokenizer, out / name)
     scored = {name: _scores(run.model, tokenizer, samples, run.exits) for name, run in runs.items()}
     *targets, draft = runs
+    exits = runs[draft].exits
     for target in targets:
-        scored[draft][0][f"agreement_{target}"] = agreement(runs[draft].model, scored[target][1])
+        shares = agreement(runs[draft].model, scored[target][1], exits)
+        scored[draft][0].update({f"agreement_{target}_exit_{e}": s for e, s in zip(exits, shares, strict=True)})
     cards = {}
     for name, run in runs.items():
         scores = {key: round(value, 4) for key, value in scored[name][0].items()}
-        card = make_card(
-            name,
-            run.model,
-            tokenizer,
-            out / name,
-            trained_on=_trained_on(run),
-            scores=scores,
-            exits=run.member.exits,
-        )
-        write_card(card, out / name)
-        cards[name] = card
+        trained_on, own = _trained_on(run), run.member.exits
+        cards[name] = make_card(name, run.model, tokenizer, out / name, trained_on=trained_on, scores=scores, exits=own)
+        write_card(cards[name], out / name)
+    losses = {
+        "sorted": held_out_losses(runs[draft].model, tokenizer, samples, exits),
+        "plain": held_out_losses(plain.model, tokenizer, samples, exits),
+    }
+    report = {
+        "exits": exits,
+        "held_out_loss": losses,
+        "models": {run.member.name: _history(run) for run in (*runs.values(), plain)},
+    }
+    (out / WORK / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return cards
+
+
+def _history(run: Run) -> dict[str, Any]:
+    """How a model was trained: for the report."""
+    return {
+        "parameters": sum(parameter.numel() for parameter in run.model.parameters()),
+        "steps": run.step,
+        "tokens_per_step": run.member.tokens_per_step,
+        "minutes": round(run.elapsed_s / 60, 1),
+        "looks_at": run.looks_at,
+        "curve": run.curve,
+    }
 
 
 def train_family(
@@ -142,20 +166,14 @@ def train_family(
     if not resume:
         (work / "run.json").unlink(missing_ok=True)
     tokenizer = _tokenizer(work, seed, resume)
+    training_of = _Training(work, tokenizer, seed, progress)
     runs: dict[str, Run] = {}
+    source: Source = partial(training, seed)
     for member in FAMILY:
-        source: Source = partial(training, seed)
         if member.exits:
-            targets = {name: run.model for name, run in runs.items()}
-            source = partial(mixed, seed, outputs=written(targets, tokenizer, seed, outputs, work / "outputs.json"))
-        runs[member.name] = _train_member(
-            member,
-            tokenizer,
-            work,
-            budget_s=minutes * 60 * member.share,
-            steps=(steps or {}).get(member.name),
-            seed=seed,
-            source=source,
-            report=progress,
-        )
-    return finish(runs, tokenizer, out, score_samples=score_samples)
+            source = partial(mixed, seed, outputs=training_of.outputs(runs, outputs))
+        budget_s, exact = minutes * 60 * member.share, (steps or {}).get(member.name)
+        runs[member.name] = training_of.train(member, source, budget_s=budget_s, steps=exact)
+    draft = runs[FAMILY[-1].name]
+    plain = training_of.train(PLAIN, source, budget_s=0.0, steps=draft.step, looks_at=draft.exits)
+    return finish(runs, plain, tokenizer, out, score_samples=score_samples)

@@ -28,6 +28,8 @@ STABLE = 0.65
 WARMUP_STEPS = 20
 CHECKPOINT_S = 60.0
 """Seconds between checkpoints."""
+LOOK_EVERY = 100
+"""Steps between two points of the held-out loss curve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +68,28 @@ def exit_losses(model: PreTrainedModel, rows: Batch, exits: Sequence[int]) -> to
 
 
 class Run:
-    """A model under training; everything that a checkpoint holds. `source`: the samples of a step, by its number."""
+    """A model under training; everything that a checkpoint holds.
+
+    source: the samples of a step, by its number.  held_out: rows of the loss curve, if one is wanted.  looks_at: the
+    exits that the curve shows, also those that are not trained.
+    """
 
     def __init__(
-        self, member: Member, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, seed: int, source: Source
+        self,
+        member: Member,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerFast,
+        seed: int,
+        source: Source,
+        *,
+        held_out: Batch | None = None,
+        looks_at: Sequence[int] = (),
     ) -> None:
         self.member, self.model, self.seed, self._source = member, model, seed, source
+        self.looks_at = tuple(looks_at) or member.exits or (member.layers,)
+        self.curve: list[list[float]] = []
+        """Rows of (step, held-out loss at each exit of looks_at)."""
+        self._held_out = held_out
         self.exits = member.exits or (member.layers,)
         self.step, self.elapsed_s, self.loss = 0, 0.0, float("nan")
         self.steps: int | None = None
@@ -89,6 +107,14 @@ class Run:
         self.loss = latest if self.loss != self.loss else 0.95 * self.loss + 0.05 * latest
         self.step += 1
         self.elapsed_s += time.perf_counter() - started
+
+    @torch.no_grad()
+    def look(self) -> None:
+        """Add a point to the curve."""
+        if self._held_out is not None and not (self.curve and self.curve[-1][0] == self.step):
+            self.model.eval()
+            self.curve.append([float(self.step), *exit_losses(self.model, self._held_out, self.looks_at).tolist()])
+            self.model.train()
 
     def decide_steps(self, budget_s: float) -> None:
         """Fix the total once the constant part of the time is used up."""
@@ -110,6 +136,7 @@ class Run:
             "model": self.model.state_dict(),
             "optimizer": self._optimizer.state(),
             "counters": [self.step, self.steps, self.elapsed_s, self.loss, self.seed],
+            "curve": self.curve,
         }
         part = path.with_suffix(".part")
         torch.save(state, part)
@@ -123,6 +150,7 @@ class Run:
         if state["counters"][4] != self.seed:
             return False
         self.step, self.steps, self.elapsed_s, self.loss, _ = state["counters"]
+        self.curve = state.get("curve", [])
         self.model.load_state_dict(state["model"])
         self._optimizer.restore(state["optimizer"])
         return True
@@ -135,9 +163,12 @@ def train(run: Run, *, budget_s: float, steps: int | None, checkpoint: Path, rep
     saved = time.monotonic()
     while run.steps is None or run.step < run.steps:
         run.decide_steps(budget_s)
+        if run.step % LOOK_EVERY == 0:
+            run.look()
         run.advance()
         report(run.progress(budget_s))
         if time.monotonic() - saved >= CHECKPOINT_S:
             run.save(checkpoint)
             saved = time.monotonic()
+    run.look()
     run.save(checkpoint)
