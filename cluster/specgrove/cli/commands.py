@@ -169,6 +169,18 @@ def eval_family(
     )
 
 
+@evaluate.command("report")
+def eval_report(
+    trained: Annotated[Path, typer.Argument(help="What `train family` was given as OUT.")],
+    scores: Annotated[Path, typer.Argument(help="What `eval family --json` wrote.")],
+    out_dir: Annotated[Path, typer.Option("--out", help="Folder of family.md and its plots.")] = Path("docs"),
+) -> None:
+    """Write the family's page with tables and plots from what was measured."""
+    from specgrove.bench.family_report import write
+
+    typer.echo(str(write(trained, scores, out_dir)))
+
+
 Target = Annotated[str, typer.Option(help="Bundled name, directory or hub id of the target.")]
 Draft = Annotated[str, typer.Option(help="Bundled name, directory or hub id of the draft.")]
 Prompts = Annotated[
