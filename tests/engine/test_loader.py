@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, FalconConfig, LlamaConfig, PreTra
 
 from specgrove.core.sampling import SamplingFields
 from specgrove.engine import measure
+from specgrove.engine.batch import Segment
 from specgrove.engine.loader import EngineOptions, load
 from specgrove.engine.weights import weights_digest
 from specgrove.errors import ConfigError, UnsupportedModel
@@ -81,6 +82,26 @@ def test_padded_vocabularies_pair(tiny, tmp_path):
     assert other.card.vocab_hash == card.vocab_hash
     assert other.card.cannot_draft_for(card) is None
     assert other.card.weights_digest != card.weights_digest
+
+
+def test_a_sorted_model_can_stop_at_an_exit(tmp_path):
+    """Its logits are those of the model cut there, with the same norm and head; other depths are refused."""
+    directory = write(tmp_path / "sorted", num_hidden_layers=3)
+    (directory / "card.json").write_text(json.dumps({"exits": [1, 3]}))
+    whole = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
+    whole.model.layers, whole.config.num_hidden_layers = whole.model.layers[:1], 1
+    ids = [5, 6, 7, 8]
+
+    engine = load(str(directory), EngineOptions(dtype="float32", exit=1))
+    sequence = engine.pool.open(())
+    sequence.reserve(range(len(ids)))
+    logits = engine.forward([Segment(sequence, ids, range(len(ids)), None, range(len(ids)))])
+
+    assert engine.card.layers == 1
+    expected = whole(input_ids=torch.tensor([ids])).logits[0, :, : engine.card.vocab_size]
+    assert torch.allclose(logits[:, : engine.card.vocab_size], expected, atol=1e-5)
+    with pytest.raises(ConfigError, match="no exit 2; exits on its card: 1, 3"):
+        load(str(directory), EngineOptions(exit=2))
 
 
 def test_dtype_can_be_chosen(tiny):

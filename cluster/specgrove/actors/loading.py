@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from specgrove.config import Config, PoolConfig
+from specgrove.config import Config, DraftConfig, PoolConfig
 from specgrove.engine.loader import EngineOptions, load
 from specgrove.engine.runner import Engine
 
@@ -27,4 +27,5 @@ def engine_options(config: Config, pool: PoolConfig) -> EngineOptions:
         kv_bytes=pool.kv_bytes,
         revision=model.revision,
         trust_remote_code=model.trust_remote_code,
+        exit=pool.exit if isinstance(pool, DraftConfig) else None,
     )

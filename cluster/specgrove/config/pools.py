@@ -214,6 +214,8 @@ class DraftConfig(PoolConfig):
 
     targets: Strings = ()
     """Target pools it may serve; empty: all with the same vocabulary."""
+    exit: Count | None = None
+    """Depth at which a sorted model stops drafting, one of the exits on its card; None: the full depth."""
     max_num_batched_tokens: Count = 512
     """Most tokens of one draft forward pass; longer prompts are computed in chunks."""
 

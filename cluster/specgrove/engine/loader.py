@@ -54,6 +54,8 @@ class EngineOptions:
     """Branch, tag or commit of a hub id."""
     trust_remote_code: bool = False
     """Run model code that comes with the weights."""
+    exit: int | None = None
+    """Depth at which a sorted model stops, one of the exits on its card; None: the full depth."""
 
 
 def load(model: str, options: EngineOptions) -> Engine:
@@ -106,6 +108,8 @@ def _network(directory: Path, dtype: torch.dtype | str, options: EngineOptions) 
     reason = selfcheck.refusal(config)
     if reason is not None:
         raise UnsupportedModel(_refused(config, reason))
+    if options.exit is not None:
+        _cut(config, directory, options.exit)
     try:
         network: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
             directory, config=config, dtype=dtype, attn_implementation=NAME, trust_remote_code=trust
@@ -116,6 +120,18 @@ def _network(directory: Path, dtype: torch.dtype | str, options: EngineOptions) 
         raise UnsupportedModel(_refused(config, selfcheck.first_line(error))) from None
     network.eval().requires_grad_(False)
     return network
+
+
+def _cut(config: PreTrainedConfig, directory: Path, depth: int) -> None:
+    """Let only the first `depth` layers be made and loaded. Norm and head are the model's own (papers: S2D)."""
+    exits = tuple(_read_json(directory / "card.json").get("exits", ()))
+    if depth not in exits:
+        names = ", ".join(map(str, exits)) or "none"
+        raise ConfigError(f"{directory.name} has no exit {depth}; exits on its card: {names}", param="exit")
+    text = config.get_text_config()
+    text.num_hidden_layers = depth
+    if getattr(text, "layer_types", None) is not None:
+        text.layer_types = text.layer_types[:depth]
 
 
 def _refused(config: PreTrainedConfig, reason: str) -> str:
