@@ -16,7 +16,7 @@ from specgrove.core.tree import TokenTree
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["serve"], ["generate"], ["models"], ["doctor"], ["train", "family"], ["bench"]]
+    "command", [[], ["serve"], ["generate"], ["models"], ["doctor"], ["train", "family"], ["bench"], ["eval"]]
 )
 def test_help(command: list[str], capsys: pytest.CaptureFixture[str]):
     """Every command explains itself."""

@@ -176,6 +176,10 @@ def test_health_and_reflection(cluster: Live):
         (["generate", QUESTION, "--chat", "--temperature", "0", "--show-tree"], "nodes by draft-grove-draft#"),
         (["models"], "grove-small"),
         (["doctor"], "grove-large: ready, 1 replicas, 1 drafts connected"),
+        (
+            ["eval", "family", "--count", "2", "--kind", "one_step", "--model", "grove-large", "--search", "1"],
+            "searched",
+        ),
     ],
 )
 def test_the_command_line_against_it(cluster: Live, command: list[str], words: str, capsys: pytest.CaptureFixture[str]):
