@@ -4,6 +4,7 @@ import copy
 import io
 import json
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -16,8 +17,8 @@ from specgrove.training.evaluate import agreement, answer
 from specgrove.training.exits import exit_logits
 from specgrove.training.family import FAMILY, model_config, new_model
 from specgrove.training.optimizer import orthogonalise
-from specgrove.training.records import held_out
-from specgrove.training.trainer import STABLE, WARMUP_STEPS, Progress, rate
+from specgrove.training.records import held_out, training
+from specgrove.training.trainer import STABLE, WARMUP_STEPS, Progress, Run, rate
 
 
 class Interrupted(Exception):
@@ -67,7 +68,9 @@ def test_family_trains_by_the_clock(tiny, tmp_path):
     """A time budget decides the steps, and progress ends at the whole."""
     seen = []
 
-    cards = run.train_family(tmp_path, minutes=0.02, seed=0, progress=seen.append, score_samples=1, outputs=2)
+    cards = run.train_family(
+        tmp_path, minutes=0.02, seed=0, progress=seen.append, score_samples=1, outputs=2, compiled=False
+    )
 
     assert list(cards) == [m.name for m in FAMILY]
     assert cards["grove-draft"].exits == (1, 2)
@@ -78,7 +81,9 @@ def test_family_trains_by_the_clock(tiny, tmp_path):
 def test_interrupted_family_resumes_to_the_same_weights(tiny, tmp_path, monkeypatch):
     """Stopping in the second model and going on gives what an uninterrupted run gives."""
     monkeypatch.setattr("specgrove.training.trainer.CHECKPOINT_S", 0.0)
-    whole = run.train_family(tmp_path / "whole", minutes=1, seed=0, steps=tiny, score_samples=0, outputs=2)
+    whole = run.train_family(
+        tmp_path / "whole", minutes=1, seed=0, steps=tiny, score_samples=0, outputs=2, compiled=False
+    )
 
     def stop(progress):
         if progress.model == "grove-small" and progress.step == 2:
@@ -86,9 +91,13 @@ def test_interrupted_family_resumes_to_the_same_weights(tiny, tmp_path, monkeypa
 
     parts = tmp_path / "parts"
     with pytest.raises(Interrupted):
-        run.train_family(parts, minutes=1, seed=0, steps=tiny, progress=stop, score_samples=0, outputs=2)
+        run.train_family(
+            parts, minutes=1, seed=0, steps=tiny, progress=stop, score_samples=0, outputs=2, compiled=False
+        )
     resumed = []
-    again = run.train_family(parts, minutes=1, seed=0, steps=tiny, progress=resumed.append, score_samples=0, outputs=2)
+    again = run.train_family(
+        parts, minutes=1, seed=0, steps=tiny, progress=resumed.append, score_samples=0, outputs=2, compiled=False
+    )
 
     assert (resumed[0].model, resumed[0].step) == ("grove-small", 2)
     assert {n: c.weights_digest for n, c in again.items()} == {n: c.weights_digest for n, c in whole.items()}
@@ -96,7 +105,7 @@ def test_interrupted_family_resumes_to_the_same_weights(tiny, tmp_path, monkeypa
 
 def test_the_report_compares_sorted_and_plain(tiny, tmp_path):
     """Equal steps, the same exits looked at, and the plain draft is not part of the family."""
-    cards = run.train_family(tmp_path, minutes=1, seed=0, steps=tiny, score_samples=2, outputs=2)
+    cards = run.train_family(tmp_path, minutes=1, seed=0, steps=tiny, score_samples=2, outputs=2, compiled=False)
     report = json.loads((tmp_path / run.WORK / "report.json").read_text())
     sorted_, plain = (report["models"][name] for name in ("grove-draft", "grove-draft-plain"))
 
@@ -120,12 +129,33 @@ def test_exits_are_the_model_cut_short(tokenizer):
         assert torch.equal(logits, cut(input_ids=ids).logits)
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch.*")
+def test_fused_layers_train_as_plain_ones_do(tokenizer):
+    """The same losses up to rounding, and the model is itself again after a step."""
+    losses = {}
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        model = new_model(model_config(replace(FAMILY[0], layers=1), len(tokenizer), eos=2, pad=0))
+        one = Run(FAMILY[0], model, tokenizer, 0, partial(training, 0), compiled=compiled)
+        one.exits = (1,)
+        losses[compiled] = []
+        for _ in range(3):
+            one.advance()
+            losses[compiled].append(one.loss)
+        assert "forward" not in vars(model.model.layers[0])
+
+    assert losses[True] == pytest.approx(losses[False], rel=1e-3)
+
+
 def test_other_seed_starts_again(tiny, tmp_path):
     """Checkpoints of another seed are not mixed in."""
-    first = run.train_family(tmp_path, minutes=1, seed=0, steps=tiny, score_samples=0, outputs=2)
+    first = run.train_family(tmp_path, minutes=1, seed=0, steps=tiny, score_samples=0, outputs=2, compiled=False)
     seen = []
 
-    second = run.train_family(tmp_path, minutes=1, seed=1, steps=tiny, progress=seen.append, score_samples=0, outputs=2)
+    second = run.train_family(
+        tmp_path, minutes=1, seed=1, steps=tiny, progress=seen.append, score_samples=0, outputs=2, compiled=False
+    )
 
     assert seen[0].step == 1
     assert first["grove-large"].weights_digest != second["grove-large"].weights_digest

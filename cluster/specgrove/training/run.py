@@ -49,8 +49,16 @@ def _tokenizer(work: Path, seed: int, resume: bool) -> PreTrainedTokenizerFast:
 class _Training:
     """What all models of one family run share."""
 
-    def __init__(self, work: Path, tokenizer: PreTrainedTokenizerFast, seed: int, report: Callable[[Progress], None]):
+    def __init__(
+        self,
+        work: Path,
+        tokenizer: PreTrainedTokenizerFast,
+        seed: int,
+        report: Callable[[Progress], None],
+        compiled: bool,
+    ):
         self._work, self._tokenizer, self._seed, self._report = work, tokenizer, seed, report
+        self._compiled = compiled
         self._look = batch(tokenizer, iter(held_out(LOOK_SEED, LOOK_TOKENS // 30)), 0, LOOK_TOKENS)
 
     def train(
@@ -60,7 +68,16 @@ class _Training:
         ends = [int(self._tokenizer.convert_tokens_to_ids(t)) for t in (TURN_END, END_OF_TEXT)]  # type: ignore[arg-type]
         torch.manual_seed(self._seed)
         model = new_model(model_config(member, len(self._tokenizer), eos=ends[0], pad=ends[1]))
-        run = Run(member, model, self._tokenizer, self._seed, source, held_out=self._look, looks_at=looks_at)
+        run = Run(
+            member,
+            model,
+            self._tokenizer,
+            self._seed,
+            source,
+            held_out=self._look,
+            looks_at=looks_at,
+            compiled=self._compiled,
+        )
         checkpoint = self._work / f"{member.name}.pt"
         run.restore(checkpoint)
         train(run, budget_s=budget_s, steps=steps, checkpoint=checkpoint, report=self._report)
@@ -146,13 +163,14 @@ def train_family(
     steps: Mapping[str, int] | None = None,
     score_samples: int = 300,
     outputs: int = 6000,
+    compiled: bool = True,
 ) -> dict[str, ModelCard]:
     """Train the bundled family into `out`, one Hugging Face directory a model, and return the cards.
 
     minutes: training time of all models together; a loaded machine gets fewer steps, not more time. steps: exact steps
     by model name instead (they are on the cards), which repeats a run up to float noise. resume: go on from the
     checkpoints of an interrupted run of the same seed; False starts again. progress: called after every step.
-    outputs: questions that both targets answer for the draft to learn from.
+    outputs: questions that both targets answer for the draft to learn from. compiled: as for Run.
 
     Raises ConfigError for a time that is not positive or for unknown names in `steps`.
     """
@@ -166,7 +184,7 @@ def train_family(
     if not resume:
         (work / "run.json").unlink(missing_ok=True)
     tokenizer = _tokenizer(work, seed, resume)
-    training_of = _Training(work, tokenizer, seed, progress)
+    training_of = _Training(work, tokenizer, seed, progress, compiled)
     runs: dict[str, Run] = {}
     source: Source = partial(training, seed)
     for member in FAMILY:

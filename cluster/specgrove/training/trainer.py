@@ -8,8 +8,10 @@ all and repeats up to float noise.
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,7 +73,8 @@ class Run:
     """A model under training; everything that a checkpoint holds.
 
     source: the samples of a step, by its number.  held_out: rows of the loss curve, if one is wanted.  looks_at: the
-    exits that the curve shows, also those that are not trained.
+    exits that the curve shows, also those that are not trained.  compiled: fuse what the layers do, a quarter faster on
+    a CPU after half a minute; without a C++ compiler it changes nothing.
     """
 
     def __init__(
@@ -84,12 +87,15 @@ class Run:
         *,
         held_out: Batch | None = None,
         looks_at: Sequence[int] = (),
+        compiled: bool = False,
     ) -> None:
         self.member, self.model, self.seed, self._source = member, model, seed, source
         self.looks_at = tuple(looks_at) or member.exits or (member.layers,)
         self.curve: list[list[float]] = []
         """Rows of (step, held-out loss at each exit of looks_at)."""
         self._held_out = held_out
+        wanted = compiled and shutil.which(os.environ.get("CXX", "g++")) is not None
+        self._fused = [torch.compile(layer.forward, dynamic=False) for layer in model.model.layers] if wanted else []
         self.exits = member.exits or (member.layers,)
         self.step, self.elapsed_s, self.loss = 0, 0.0, float("nan")
         self.steps: int | None = None
@@ -100,13 +106,26 @@ class Run:
         """One optimizer step on the batch of (seed, step)."""
         started = time.perf_counter()
         rows = batch(self._tokenizer, self._source(self.step), self.step, self.member.tokens_per_step)
-        loss = exit_losses(self.model, rows, self.exits).mean()
-        loss.backward()
+        with self._fast_layers():
+            loss = exit_losses(self.model, rows, self.exits).mean()
+            loss.backward()
         self._optimizer.step(rate(self.step, self.steps))
         latest = float(loss.detach())
         self.loss = latest if self.loss != self.loss else 0.95 * self.loss + 0.05 * latest
         self.step += 1
         self.elapsed_s += time.perf_counter() - started
+
+    @contextmanager
+    def _fast_layers(self) -> Iterator[None]:
+        """Only for steps, whose shapes are always the same two; every other shape would be compiled anew."""
+        layers = self.model.model.layers if self._fused else ()
+        for layer, forward in zip(layers, self._fused, strict=False):
+            layer.forward = forward
+        try:
+            yield
+        finally:
+            for layer in layers:
+                del layer.forward  # the instance's; the class has its own
 
     @torch.no_grad()
     def look(self) -> None:
