@@ -20,6 +20,9 @@ LARGEST_STEP = 40
 FACTORS = (2, 3, 4, 5)
 MOST_STEPS = 4
 
+LINKS = ("", "Then ", "Next, ", "After that, ", "Later ", "Now ", "One day later, ")
+"""How a step follows what came before it."""
+
 STEPS: dict[str, Forms] = {
     "+": Forms(
         (
@@ -43,6 +46,20 @@ STEPS: dict[str, Forms] = {
             "Later {name} buys {n} more {things}.",
             "Next, {n} more {things} arrive.",
             "A friend brings {name} {n} {things}.",
+        ),
+    ).crossed(
+        LINKS,
+        (
+            "{name} gets {n} more.",
+            "{name} finds {n} {things}.",
+            "{name} buys {n} more {things}.",
+            "{name} picks up {n}.",
+            "{name} receives {n} {things}.",
+            "{name} wins {n} more.",
+            "{other} gives {name} {n} {things}.",
+            "a friend brings {n} more.",
+            "{n} more {things} arrive.",
+            "{other} adds {n}.",
         ),
     ),
     "-": Forms(
@@ -68,6 +85,20 @@ STEPS: dict[str, Forms] = {
             "{name} loses {n} {things} in a game.",
             "Later {name} hands {n} of them to {other}.",
         ),
+    ).crossed(
+        LINKS,
+        (
+            "{name} loses {n} {things}.",
+            "{name} gives away {n} {things}.",
+            "{name} sells {n}.",
+            "{name} uses {n} of them.",
+            "{name} throws away {n} {things}.",
+            "{name} hands {n} to {other}.",
+            "{other} takes {n} away.",
+            "a friend takes {n} {things}.",
+            "{n} {things} get lost.",
+            "{n} of the {things} break.",
+        ),
     ),
     "*": Forms(
         (
@@ -88,6 +119,16 @@ STEPS: dict[str, Forms] = {
             "Then every one of them turns into {n}.",
             "Now the {things} are {n} times as many.",
         ),
+    ).crossed(
+        LINKS,
+        (
+            "{name} has {n} times as many.",
+            "the number grows {n} times.",
+            "there are {n} times as many {things}.",
+            "the pile grows to {n} times its size.",
+            "every one of them turns into {n}.",
+            "{other} makes it {n} times as many.",
+        ),
     ),
     "/": Forms(
         (
@@ -107,6 +148,16 @@ STEPS: dict[str, Forms] = {
             "After that, only one in {n} of them is left.",
             "Then {n} friends share them equally and {name} is one of them.",
             "Later {name} makes {n} equal parts and keeps one part.",
+        ),
+    ).crossed(
+        LINKS,
+        (
+            "{name} splits them into {n} equal piles and keeps one.",
+            "{name} keeps only one of {n} equal parts.",
+            "{name} divides them by {n}.",
+            "{n} friends share them equally and {name} is one of them.",
+            "only one in {n} of them is left.",
+            "{name} makes {n} equal piles and gives away all but one.",
         ),
     ),
 }
@@ -131,6 +182,16 @@ OPENINGS = Forms(
         "There are {n} {things} in {name}'s box.",
         "{name} has {n} {things} in a bag.",
     ),
+).crossed(
+    ("", "At first ", "In the morning ", "On Monday ", "Today "),
+    (
+        "{name} has {n} {things}",
+        "{name} owns {n} {things}",
+        "{name} starts with {n} {things}",
+        "{name} counts {n} {things}",
+        "there are {n} {things}",
+    ),
+    (".", " in a box.", " in a bag."),
 )
 
 QUESTIONS = Forms(
@@ -152,6 +213,10 @@ QUESTIONS = Forms(
         "Count the {things} that {name} has now.",
         "How many {things} are left at the end?",
     ),
+).crossed(
+    ("How many {things} ", "How many "),
+    ("does {name} have", "are there", "are left"),
+    (" now?", " at the end?", " after all that?", " in the end?"),
 )
 
 SUMS = Forms(
@@ -173,6 +238,10 @@ SUMS = Forms(
         "How much is this: {a} {op} {b}?",
         "Tell me what {a} {op} {b} is.",
     ),
+).crossed(
+    ("What is ", "Compute ", "How much is ", "Work out ", "Tell me ", "Please compute ", "Calculate "),
+    ("{a} {op} {b}",),
+    ("", "?", ".", ", please.", " = ?"),
 )
 SPELLED = {"+": "plus", "-": "minus", "*": "times", "/": "divided by"}
 

@@ -43,6 +43,10 @@ PLAN = Forms(
         "Move the blocks {state}. Goal: {goal}.",
         "Turn the stacks {state} into {goal}.",
     ),
+).crossed(
+    ("Blocks: ", "Start: ", "The stacks are ", "Here are blocks: ", "Now: "),
+    ("{state}. ",),
+    ("Goal: {goal}.", "Make {goal}.", "Build {goal}.", "Plan the moves to {goal}.", "Wanted: {goal}."),
 )
 DISTANCE = Forms(
     (
@@ -63,6 +67,10 @@ DISTANCE = Forms(
         "How many moves does {state} need to {goal}?",
         "Is the goal {goal} near? The blocks are {state}.",
     ),
+).crossed(
+    ("How many moves ", "How many steps "),
+    ("from {state} to {goal}", "are left from {state} to {goal}", "does {state} need to {goal}"),
+    ("?", ", at least?", ", please?"),
 )
 
 _LINE = re.compile(r"move (\w+) (?:onto|to) (\w+): (.+)")

@@ -40,6 +40,10 @@ SOLVE = Forms(
         "Find a way to make {target} from {numbers}.",
         "With the numbers {numbers}, reach the target {target}.",
     ),
+).crossed(
+    ("Use ", "Combine ", "Take ", "With "),
+    ("{numbers}", "the numbers {numbers}"),
+    (" to make {target}.", " to reach {target}.", " to get {target}.", " and make {target}.", ", target {target}."),
 )
 JUDGE = Forms(
     (
@@ -60,6 +64,10 @@ JUDGE = Forms(
         "Left are {numbers}. Is {target} possible?",
         "Sure, likely or impossible: can {numbers} make {target}?",
     ),
+).crossed(
+    ("Can ", "Judge: can ", "Sure, likely or impossible: can "),
+    ("{numbers}", "the numbers {numbers}"),
+    (" make {target}?", " reach {target}?", " still reach {target}?", " get to {target}?"),
 )
 SURE, LIKELY, IMPOSSIBLE = "sure", "likely", "impossible"
 

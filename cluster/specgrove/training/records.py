@@ -43,8 +43,8 @@ class Sample:
 
 
 KINDS: dict[str, tuple[float, Maker]] = {
-    "one_step": (0.07, partial(word_problem, count=1)),
-    "two_step": (0.09, partial(word_problem, count=2)),
+    "one_step": (0.05, partial(word_problem, count=1)),
+    "two_step": (0.07, partial(word_problem, count=2)),
     "three_step": (0.10, partial(word_problem, count=3)),
     "four_step": (0.11, partial(word_problem, count=4)),
     "bare_sum": (0.05, bare_sum),
@@ -54,11 +54,11 @@ KINDS: dict[str, tuple[float, Maker]] = {
     "blocks3": (0.04, partial(blocks.solve, count=3)),
     "blocks4": (0.08, partial(blocks.solve, count=4)),
     "judge_blocks": (0.04, blocks.judge),
-    "count": (0.03, requests.count),
-    "sort": (0.04, requests.sort),
+    "count": (0.035, requests.count),
+    "sort": (0.05, requests.sort),
     "repeat": (0.015, requests.repeat),
-    "echo": (0.04, requests.echo),
-    "reverse": (0.025, requests.reverse),
+    "echo": (0.06, requests.echo),
+    "reverse": (0.03, requests.reverse),
     "json": (0.025, requests.json_object),
     "bullets": (0.015, requests.bullets),
     "members": (0.008, requests.members),

@@ -33,6 +33,10 @@ COUNT = Forms(
         "Give me the numbers {0} to {1}.",
         "Count all numbers from {0} to {1}.",
     ),
+).crossed(
+    ("Count ", "Please count ", "Can you count "),
+    ("from {0} to {1}", "{2} from {0} to {1}", "all numbers from {0} to {1}"),
+    (".", ", please.", " for me."),
 )
 SORT = Forms(
     (
@@ -53,6 +57,10 @@ SORT = Forms(
         "Sort the numbers {0} in order.",
         "Put {0} in order from small to large.",
     ),
+).crossed(
+    ("Sort ", "Order ", "Arrange ", "Please sort ", "Can you sort "),
+    ("these numbers", "the numbers", "these numbers from small to large"),
+    (": {0}", " {0}", ", please: {0}"),
 )
 REPEAT = Forms(
     (
@@ -73,6 +81,10 @@ REPEAT = Forms(
         'Please repeat "{0}" {1} times.',
         'Repeat "{0}" {1} times.',
     ),
+).crossed(
+    ("Say ", "Write ", "Repeat ", "Please write ", "Can you say "),
+    ('"{0}"', 'the word "{0}"'),
+    (" {1} times.", " {1} times, one a line.", " {1} times, please."),
 )
 ECHO = Forms(
     (
@@ -93,6 +105,10 @@ ECHO = Forms(
         "Please give this back:\n{0}",
         "Copy exactly this:\n{0}",
     ),
+).crossed(
+    ("Repeat ", "Copy ", "Say ", "Please copy ", "Write "),
+    ("this", "exactly this", "this line", "the next line"),
+    (":\n{0}", ", please:\n{0}", " again:\n{0}"),
 )
 REVERSE = Forms(
     (
@@ -113,6 +129,10 @@ REVERSE = Forms(
         "Please turn the order of these lines around:\n{0}",
         "Write these lines in reverse:\n{0}",
     ),
+).crossed(
+    ("Reverse ", "Turn around ", "Please reverse ", "Can you reverse "),
+    ("these lines", "the lines", "the order of the lines", "the next lines"),
+    (":\n{0}", ", please:\n{0}", " for me:\n{0}"),
 )
 JSON = Forms(
     (
@@ -133,6 +153,10 @@ JSON = Forms(
         "Turn this into JSON, please: {0}.",
         "Make JSON: {0}.",
     ),
+).crossed(
+    ("Write ", "Make ", "Give me ", "Please make ", "Can you write "),
+    ("JSON", "a JSON object", "an object in JSON"),
+    (" with {0}.", ": {0}.", " from {0}."),
 )
 BULLETS = Forms(
     (
@@ -153,6 +177,10 @@ BULLETS = Forms(
         "Write a list of bullets: {0}.",
         "Put this into a bullet list: {0}.",
     ),
+).crossed(
+    ("Write ", "Make ", "Give me ", "Please make ", "Can you write "),
+    ("a bullet list", "a list with bullets", "bullets"),
+    (" of {0}.", ": {0}.", " from {0}."),
 )
 MEMBERS = Forms(
     (
@@ -173,6 +201,10 @@ MEMBERS = Forms(
         "Please give me {0} {1}.",
         "Name me {0} {1}, please.",
     ),
+).crossed(
+    ("Name ", "List ", "Tell me ", "Please list ", "Can you list ", "I want "),
+    ("{0} {1}",),
+    (".", ", please.", " for me."),
 )
 DEFINITION = Forms(
     (
@@ -193,6 +225,10 @@ DEFINITION = Forms(
         "Please say what {0} {1} is.",
         "Explain {1}.",
     ),
+).crossed(
+    ("Define ", "Explain ", "Please explain ", "Can you explain "),
+    ("{1}", "the word {1}", "what {0} {1} is", "what {1} means"),
+    (".", ", please.", " to me."),
 )
 SAYING = Forms(
     (
@@ -213,10 +249,18 @@ SAYING = Forms(
         "How does the saying go on: {0}",
         "Say the rest of the saying: {0}",
     ),
+).crossed(
+    ("Finish ", "Complete ", "Please complete ", "Can you finish "),
+    ("this", "the saying", "this saying", "these words"),
+    (": {0}", ", please: {0}", " for me: {0}"),
 )
 GREETING = Forms(
     ("{0}", "{0}.", "{0}!", "{0}?", "{0}, Grove!", "{0}, Grove."),
     ("{0}, Grove?", "{0}, Grove", "Grove, {0}", "Grove, {0}!", "Grove! {0}", "Grove: {0}"),
+).crossed(
+    ("", "Oh, ", "Well, "),
+    ("{0}",),
+    ("", ".", "!", "?", " there!", ", friend!"),
 )
 REFUSED = Forms(
     (
@@ -237,6 +281,10 @@ REFUSED = Forms(
         "{0} now, please.",
         "Will you {1}?",
     ),
+).crossed(
+    ("Please ", "Can you ", "Could you ", "I want you to ", "Will you ", "You should "),
+    ("{1}",),
+    (".", ", please.", " for me.", " today."),
 )
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ SCORE_SEED = 1
 def _tokenizer(work: Path, seed: int, resume: bool) -> PreTrainedTokenizerFast:
     """The run's tokenizer: read if this folder belongs to the same run, else trained; clears a former run's files."""
     mark, directory = work / "run.json", work / "tokenizer"
-    plan = repr((FAMILY, {kind: share for kind, (share, _) in KINDS.items()}))
+    plan = repr((FAMILY, [(one.messages, one.answer) for one in islice(training(seed), 300)]))
     run = {"seed": seed, "plan": hashlib.sha256(plan.encode()).hexdigest()}
     if resume and mark.exists() and json.loads(mark.read_text(encoding="utf-8")) == run:
         return load_tokenizer(directory)
