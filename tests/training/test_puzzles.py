@@ -115,3 +115,14 @@ def test_too_few_wordings_are_refused():
         Forms(("a",), ("b", "c"))
     with pytest.raises(ConfigError, match="needs 6 other wordings"):
         Forms(("a",), tuple("abcdef"))
+
+
+def test_crossed_wordings_keep_some_combinations_out():
+    """All combinations are on one side or the other, none on both, and what was there stays."""
+    plain = Forms(("x",), tuple("abcdef"))
+    crossed = plain.crossed(("1", "2", "3"), ("p", "q", "r", "s"), ("!", "?"))
+
+    assert {"x"} < set(crossed.trained)
+    assert set("abcdef") < set(crossed.unseen)
+    assert not set(crossed.trained) & set(crossed.unseen)
+    assert len(crossed.trained) + len(crossed.unseen) == 7 + 24
