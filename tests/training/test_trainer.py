@@ -74,6 +74,7 @@ def test_family_trains_by_the_clock(tiny, tmp_path):
 
     assert list(cards) == [m.name for m in FAMILY]
     assert cards["grove-draft"].exits == (1, 2)
+    assert [p.step for p in seen if p.model == "outputs"][-1] == 8
     last = {p.model: p for p in seen}
     assert all(p.step == p.steps and p.fraction == 1.0 and p.remaining_s == 0 for p in last.values())
 

@@ -24,7 +24,7 @@ def shown(console: Console | None = None) -> Iterator[Report]:
     columns = (
         TextColumn("{task.description:12}"),
         BarColumn(),
-        TextColumn("step {task.fields[step]} loss {task.fields[loss]:.3f} {task.fields[left]}"),
+        TextColumn("step {task.fields[step]} {task.fields[loss]}{task.fields[left]}"),
         TimeElapsedColumn(),
     )
     tasks: dict[str, TaskID] = {}
@@ -33,7 +33,7 @@ def shown(console: Console | None = None) -> Iterator[Report]:
         def report(progress: Progress) -> None:
             fields: dict[str, Any] = {
                 "step": progress.step,
-                "loss": progress.loss,
+                "loss": "" if progress.loss is None else f"loss {progress.loss:.3f} ",
                 "left": _remaining(progress.remaining_s),
             }
             if progress.model not in tasks:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -55,11 +55,16 @@ def _continue(model: PreTrainedModel, prompts: Tensor, ends: set[int], temperatu
 
 
 def answer(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, samples: Sequence[Sample], *, temperature: float = 0.0
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    samples: Sequence[Sample],
+    *,
+    temperature: float = 0.0,
+    tick: Callable[[int], None] = lambda _: None,
 ) -> list[Answered]:
     """Answers in the order of the samples; prompts of equal length run as one batch, so nothing is padded.
 
-    Greedy, or sampled with torch's global generator.
+    Greedy, or sampled with torch's global generator. tick hears how many have come, batch by batch.
     """
     model.eval()
     prompts = [prompt_ids(tokenizer, sample.messages) for sample in samples]
@@ -71,6 +76,7 @@ def answer(
     for members in by_length.values():
         replies = _continue(model, torch.tensor([prompts[i] for i in members]), ends, temperature)
         done |= zip(members, replies, strict=True)
+        tick(len(members))
     return [
         Answered(sample, prompts[i], done[i], str(tokenizer.decode(done[i], skip_special_tokens=True)))
         for i, sample in enumerate(samples)

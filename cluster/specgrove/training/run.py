@@ -87,7 +87,7 @@ class _Training:
     def outputs(self, runs: Mapping[str, Run], count: int) -> list[Sample]:
         """What the targets write, for the draft to learn from."""
         targets = {name: run.model for name, run in runs.items()}
-        return written(targets, self._tokenizer, self._seed, count, self._work / "outputs.json")
+        return written(targets, self._tokenizer, self._seed, count, self._work / "outputs.json", self._report)
 
 
 def _trained_on(run: Run) -> str:

@@ -36,12 +36,15 @@ LOOK_EVERY = 100
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a model's training stands. `fraction` is of this model's work, `remaining_s` an estimate in seconds."""
+    """Where a model's training stands. `fraction` is of this model's work, `remaining_s` an estimate in seconds.
+
+    The answers that targets write for the draft are reported as a model called `outputs`, which has no loss.
+    """
 
     model: str
     step: int
     steps: int | None
-    loss: float
+    loss: float | None
     fraction: float
     remaining_s: float
 
