@@ -140,7 +140,7 @@ def doctor(
 @train.command()
 def family(
     out: Annotated[Path, typer.Argument(help="Directory for the models, one folder each.")],
-    minutes: Annotated[float, typer.Option(min=0.1, help="Training time of all models together.")] = 330.0,
+    minutes: Annotated[float, typer.Option(min=0.1, help="Training time of all models together.")] = 240.0,
     seed: Annotated[int, typer.Option(help="Same seed, same data and first weights.")] = 0,
     resume: Annotated[bool, typer.Option(help="Go on from what an interrupted run left in OUT.")] = True,
 ) -> None:

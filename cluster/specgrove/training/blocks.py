@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import random
 import re
-from collections import deque
+from collections import Counter, deque
 from functools import lru_cache
 from itertools import permutations
 
-from specgrove.training.checks import Check, same_text
+from specgrove.training.checks import Check, last_line
 from specgrove.training.problem import Forms, Problem
 
 State = tuple[tuple[str, ...], ...]
@@ -136,18 +136,23 @@ def plan(state: State, goal: State) -> list[tuple[Move, State]]:
 
 
 @lru_cache(maxsize=1 << 16)
-def distance(state: State, goal: State) -> int:
-    """Length of the shortest plan, by exact breadth-first search."""
-    seen, queue = {state}, deque([(state, 0)])
+def shortest(state: State, goal: State) -> tuple[Move, ...]:
+    """A shortest plan, by exact breadth-first search."""
+    seen, queue = {state}, deque[tuple[State, tuple[Move, ...]]]([(state, ())])
     while queue:
-        here, steps = queue.popleft()
+        here, made = queue.popleft()
         if here == goal:
-            return steps
-        for there in moves(here).values():
+            return made
+        for move, there in moves(here).items():
             if there not in seen:
                 seen.add(there)
-                queue.append((there, steps + 1))
+                queue.append((there, (*made, move)))
     raise ValueError(f"{written(goal)} has other blocks than {written(state)}")
+
+
+def distance(state: State, goal: State) -> int:
+    """Length of the shortest plan."""
+    return len(shortest(state, goal))
 
 
 def line(move: Move, state: State) -> str:
@@ -220,9 +225,12 @@ def judge_question(state: State, goal: State) -> str:
 
 
 def judge_answer(state: State, goal: State) -> str:
-    """Such as `3 moves`."""
-    left = distance(state, goal)
-    return f"{left} move" if left == 1 else f"{left} moves"
+    """Which blocks a shortest plan moves, in the order of the state, then how often in all: its last line `3 moves`."""
+    turns = Counter(block for block, _ in shortest(state, goal))
+    names = [f"{block} twice" if turns[block] > 1 else block for stack in state for block in stack if block in turns]
+    left = turns.total()
+    number = f"{left} move" if left == 1 else f"{left} moves"
+    return f"to move: {', '.join(names)}\n{number}" if names else number
 
 
 def judge(rng: random.Random, unseen: bool) -> Problem:
@@ -233,4 +241,5 @@ def judge(rng: random.Random, unseen: bool) -> Problem:
         state = rng.choice(way)
     question = DISTANCE.pick(rng, unseen=unseen).format(state=written(state), goal=written(goal))
     answer = judge_answer(state, goal)
-    return Problem(f"distance {_canonical(state, goal)}", question, answer, same_text(answer))
+    check = last_line(answer.split("\n")[-1])
+    return Problem(f"distance {_canonical(state, goal)}", question, answer, check)

@@ -29,6 +29,11 @@ def same_text(expected: str) -> Check:
     return lambda text: text.strip() == expected
 
 
+def last_line(expected: str) -> Check:
+    """The text ends with this line; what is thought before it is free."""
+    return lambda text: text.strip().rsplit("\n", 1)[-1] == expected
+
+
 def numbers_in_order(expected: Sequence[int]) -> Check:
     """The text holds exactly these numbers, comma separated, in this order."""
     wanted = ", ".join(str(number) for number in expected)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from specgrove.training.checks import Check
+from specgrove.training.checks import Check, last_line
 from specgrove.training.problem import Forms, Problem
 
 State = tuple[int, ...]
@@ -181,10 +181,6 @@ def judge_answer(state: State, target: int) -> str:
     return "\n".join([*tried, judgment(state, target)])
 
 
-def _ends_with(word: str) -> Check:
-    return lambda text: bool(text.strip()) and text.strip().split("\n")[-1] == word
-
-
 def judge(rng: random.Random, unseen: bool) -> Problem:
     """Draw a state of one to three numbers as a search meets it, about half of them impossible."""
     numbers, lines = _walk(rng, rng.choice((3, 4, 4)))
@@ -199,4 +195,4 @@ def judge(rng: random.Random, unseen: bool) -> Problem:
         state, depth = lines[-2][1] if rng.random() < 0.4 else tuple(sorted(rng.choices(range(1, 31), k=2))), 0
     question = JUDGE.pick(rng, unseen=unseen).format(numbers=_listed(state), target=target)
     answer = judge_answer(state, target)
-    return Problem(f"judge {_listed(state)} {target}", question, answer, _ends_with(judgment(state, target)))
+    return Problem(f"judge {_listed(state)} {target}", question, answer, last_line(judgment(state, target)))

@@ -49,7 +49,7 @@ FAMILY: tuple[Member, ...] = (
         intermediate_size=704,
         heads=8,
         kv_heads=4,
-        share=0.50,
+        share=0.54,
         other_rate=0.006,
     ),
     Member(
@@ -60,7 +60,7 @@ FAMILY: tuple[Member, ...] = (
         intermediate_size=512,
         heads=6,
         kv_heads=3,
-        share=0.24,
+        share=0.22,
     ),
     Member(
         name="grove-draft",
@@ -70,7 +70,7 @@ FAMILY: tuple[Member, ...] = (
         intermediate_size=352,
         heads=4,
         kv_heads=2,
-        share=0.13,
+        share=0.12,
         exits=(1, 2, 4),
     ),
 )

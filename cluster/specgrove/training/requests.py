@@ -295,8 +295,8 @@ def _numbers(values: list[int]) -> str:
 def count(rng: random.Random, unseen: bool) -> Problem:
     """Count up or down between two numbers up to 99; now and then a long way."""
     low = rng.randint(1, 90)
-    high = min(99, low + (rng.randint(2, 9) if rng.random() < 0.7 else rng.randint(10, 20)))
-    down = rng.random() < 0.3
+    high = min(99, low + (rng.randint(2, 6) if rng.random() < 0.8 else rng.randint(7, 20)))
+    down = rng.random() < 0.4
     first, last = (high, low) if down else (low, high)
     values = list(range(first, last - 1, -1) if down else range(first, last + 1))
     question = COUNT.pick(rng, unseen=unseen).format(first, last, "down" if down else "up")
