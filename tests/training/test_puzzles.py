@@ -75,10 +75,32 @@ def test_plans_reach_their_goal_in_few_moves():
     rng, longer = random.Random(3), 0
     for _ in range(200):
         state, goal = blocks._draw(rng, rng.choice((3, 4)))
-        steps, least = len(blocks.plan(state, goal)), blocks.distance(state, goal)
+        steps, least = len(blocks.plan(state, goal)), len(blocks.shortest(state, goal))
         assert least <= steps <= 2 * least
         longer += steps > least
     assert longer < 20
+
+
+def test_blocks_are_judged_by_a_shortest_plan():
+    """It reaches the goal; the blocks that are named and the number at the end agree with it; other numbers are wrong."""
+    rng, words = random.Random(4), set()
+    for _ in range(200):
+        state, goal = blocks._draw(rng, rng.choice((3, 4)))
+        here = state
+        for move in blocks.shortest(state, goal):
+            here = blocks.moves(here)[move]
+        assert here == goal
+        named, number = blocks.judge_answer(state, goal).split("\n")
+        names = named.removeprefix("to move: ").split(", ")
+        assert int(number.split()[0]) == len(names) + named.count("twice") == len(blocks.shortest(state, goal))
+        words.update(names)
+    assert {"red", "red twice"} <= words
+    assert blocks.judge_answer(goal, goal) == "0 moves"
+    for problem in (blocks.judge(rng, False) for _ in range(50)):
+        assert problem.check(problem.answer)
+        assert problem.check(problem.answer.split("\n")[-1])
+        assert not problem.check(problem.answer + "s")
+        assert not problem.check("7 moves")
 
 
 @pytest.mark.parametrize(

@@ -150,11 +150,6 @@ def shortest(state: State, goal: State) -> tuple[Move, ...]:
     raise ValueError(f"{written(goal)} has other blocks than {written(state)}")
 
 
-def distance(state: State, goal: State) -> int:
-    """Length of the shortest plan."""
-    return len(shortest(state, goal))
-
-
 def line(move: Move, state: State) -> str:
     """A move and the state after it, as answers have it."""
     block, onto = move
