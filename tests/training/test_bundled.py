@@ -44,10 +44,10 @@ def test_names():
         path("grove-huge")
 
 
-def test_all_together_are_under_ten_megabytes():
+def test_all_together_are_under_thirty_megabytes():
     """They travel in the repository and in the wheel."""
     sizes = [file.stat().st_size for name in NAMES for file in path(name).rglob("*") if file.is_file()]
-    assert sum(sizes) < 10_000_000
+    assert sum(sizes) < 30_000_000
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -75,11 +75,18 @@ def test_vocabularies_are_equal(name):
 
 
 def test_larger_target_solves_most_of_what_it_has_not_seen(answered):
-    """Measured on 300 other held-out samples: see the card; the threshold leaves room for this small sample."""
-    assert accuracy(answered["grove-large"])["all"] >= 0.7
+    """Measured on many more: see docs/family.md; the thresholds leave room for this small sample."""
+    assert accuracy(answered["grove-large"])["all"] >= 0.8
+    assert accuracy(answered["grove-large"])["all"] > accuracy(answered["grove-small"])["all"]
 
 
 @pytest.mark.parametrize("target", ["grove-large", "grove-small"])
 def test_draft_agrees_with_targets(target, models, answered):
     """The share of a target's greedy tokens that the draft would have proposed; speculation lives from it."""
-    assert agreement(models["grove-draft"], answered[target]) >= 0.8
+    exits = read_card(path("grove-draft")).exits
+    shares = agreement(models["grove-draft"], answered[target], exits)
+
+    assert exits == (1, 2, 4)
+    assert shares == sorted(shares)
+    assert shares[0] >= 0.6
+    assert shares[-1] >= 0.8

@@ -159,8 +159,11 @@ def line(move: Move, state: State) -> str:
 def after(state: State, text: str) -> State | None:
     """The state after a line; None when it is no legal move, or says another state."""
     found = _LINE.fullmatch(text.strip())
-    there = moves(state).get((found[1], found[2])) if found else None
-    return there if there is not None and text.strip() == line((found[1], found[2]), there) else None  # type: ignore[index]
+    if found is None:
+        return None
+    move = (found[1], found[2])
+    there = moves(state).get(move)
+    return there if there is not None and text.strip() == line(move, there) else None
 
 
 def reaches(state: State, goal: State) -> Check:
