@@ -11,6 +11,7 @@ import pytest
 
 from specgrove.bench import countdown as searching
 from specgrove.bench import family, family_report
+from specgrove.client.aio import AsyncClient
 from specgrove.core.request import SpeculationStats
 from specgrove.errors import ConfigError
 from specgrove.models import path
@@ -34,8 +35,8 @@ class Reply:
     choices: list[Choice]
 
 
-class Scripted:
-    """A client whose model is a function from (prompt, options) to texts."""
+class Scripted(AsyncClient):
+    """A client whose model is a function from (prompt, options) to texts; it dials nobody."""
 
     def __init__(self, say: Any) -> None:
         self._say = say
@@ -56,7 +57,7 @@ async def test_right_and_wrong_answers_are_told_apart():
     def say(model: str, asked: str, **_: Any) -> list[str]:
         return [references[asked] if model == "good" else "no idea"]
 
-    report = await family.evaluate(Scripted(say), ["good", "bad"], seed=0, count=6, kinds=["sort", "blocks3"])  # type: ignore[arg-type]
+    report = await family.evaluate(Scripted(say), ["good", "bad"], seed=0, count=6, kinds=["sort", "blocks3"])
 
     for side in ("trained", "unseen"):
         for kind in ("sort", "blocks3"):
@@ -68,7 +69,7 @@ async def test_right_and_wrong_answers_are_told_apart():
 async def test_unknown_kinds_are_refused():
     """By name, before anything is asked."""
     with pytest.raises(ConfigError, match="no kind 'chess'"):
-        await family.evaluate(Scripted(None), ["m"], seed=0, count=1, kinds=["chess"])  # type: ignore[arg-type]
+        await family.evaluate(Scripted(None), ["m"], seed=0, count=1, kinds=["chess"])
 
 
 def judge_well(asked: str) -> str:
@@ -102,7 +103,7 @@ async def test_search_with_exact_judgments_solves_everything_and_with_inverted_o
                 word = judge_well(asked)
                 return ["1 + 1 = 2\n" + (word if well else inverted.get(word, countdown.SURE))]
 
-            count += await searching.Search(Scripted(say), "m", seed=0).breadth_first(task)  # type: ignore[arg-type]
+            count += await searching.Search(Scripted(say), "m", seed=0).breadth_first(task)
         solved[well] = count
 
     assert solved[True] == len(tasks)
@@ -112,7 +113,7 @@ async def test_search_with_exact_judgments_solves_everything_and_with_inverted_o
 async def test_a_model_that_breaks_the_rules_finds_nothing():
     """Lines that are no thoughts are dropped, so no state is left."""
     [task] = searching.tasks(0, 1)
-    search = searching.Search(Scripted(lambda *_, **__: ["7 * 7 = 50 (left: 50)"]), "m", seed=0)  # type: ignore[arg-type]
+    search = searching.Search(Scripted(lambda *_, **__: ["7 * 7 = 50 (left: 50)"]), "m", seed=0)
 
     assert not await search.breadth_first(task)
     assert not await search.straight(task)

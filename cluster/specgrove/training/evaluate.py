@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from specgrove.training.exits import exit_logits
 from specgrove.training.records import Sample
-from specgrove.training.tokenizer import END_OF_TEXT, TURN_END, prompt_ids
+from specgrove.training.tokenizer import TURN_END, end_ids, prompt_ids
 
 MAX_ANSWER_TOKENS = 160
 
@@ -25,11 +25,6 @@ class Answered:
     prompt: list[int]
     answer: list[int]
     text: str
-
-
-def _ends(tokenizer: PreTrainedTokenizerFast) -> set[int]:
-    ids = tokenizer.convert_tokens_to_ids([TURN_END, END_OF_TEXT])
-    return set(ids) if isinstance(ids, list) else {ids}
 
 
 @torch.no_grad()
@@ -72,7 +67,7 @@ def answer(
     for index, prompt in enumerate(prompts):
         by_length.setdefault(len(prompt), []).append(index)
     done: dict[int, list[int]] = {}
-    ends = _ends(tokenizer)
+    ends = set(end_ids(tokenizer))
     for members in by_length.values():
         replies = _continue(model, torch.tensor([prompts[i] for i in members]), ends, temperature)
         done |= zip(members, replies, strict=True)

@@ -12,10 +12,10 @@ from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerF
 
 from specgrove.core.cards import ModelCard, vocabulary_hash
 from specgrove.engine.tokenizer import vocabulary
-from specgrove.training.tokenizer import END_OF_TEXT, TURN_END
 
 CARD_FILE = "card.json"
 WEIGHTS_FILE = "model.safetensors"
+from specgrove.training.tokenizer import end_ids
 
 
 def weights_digest(directory: Path) -> str:
@@ -29,9 +29,9 @@ def export(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, directory
     The caller scores the model after this, so that the card speaks about the weights that are on disk.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    ends = [int(tokenizer.convert_tokens_to_ids(token)) for token in (TURN_END, END_OF_TEXT)]  # type: ignore[arg-type]
-    model.generation_config = GenerationConfig(eos_token_id=ends, pad_token_id=ends[1], do_sample=False)
-    model.to(torch.bfloat16)  # type: ignore[arg-type]
+    ends = end_ids(tokenizer)
+    model.generation_config = GenerationConfig(eos_token_id=list(ends), pad_token_id=ends[1], do_sample=False)
+    model.to(torch.bfloat16)  # type: ignore[arg-type]  # transformers wraps `to` without its types
     model.save_pretrained(directory)
     model.float()
     tokenizer.save_pretrained(directory)

@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from specgrove.training.records import Sample
-from specgrove.training.tokenizer import END_OF_TEXT, conversation_ids
+from specgrove.training.tokenizer import conversation_ids, end_ids
 
 SHORT, LONG, LONG_EVERY = 256, 768, 8
 PROMPT_WEIGHT = 0.1
@@ -75,7 +75,7 @@ def batch(tokenizer: PreTrainedTokenizerFast, samples: Iterator[Sample], step: i
         conversation_ids(tokenizer, [*sample.messages, {"role": "assistant", "content": sample.answer}])
         for sample in samples
     )
-    filler = int(tokenizer.convert_tokens_to_ids(END_OF_TEXT))  # type: ignore[arg-type]
+    _, filler = end_ids(tokenizer)
     rows = [_row(stream, length, filler) for _ in range(max(1, tokens // length))]
     ids, weights = torch.tensor([row.ids for row in rows]), torch.tensor([row.weights for row in rows])
     mask = None if is_long(step) else own_conversation(torch.tensor([row.marks[:-1] for row in rows]))

@@ -21,7 +21,7 @@ from specgrove.training.family import FAMILY, PLAIN, Member, model_config, new_m
 from specgrove.training.outputs import mixed, written
 from specgrove.training.records import HELD_OUT_ONE_IN, KINDS, Sample, held_out, training
 from specgrove.training.rows import batch
-from specgrove.training.tokenizer import END_OF_TEXT, TURN_END, load_tokenizer, train_tokenizer
+from specgrove.training.tokenizer import end_ids, load_tokenizer, train_tokenizer
 from specgrove.training.trainer import Progress, Run, Source, train
 
 WORK = "training"
@@ -66,7 +66,7 @@ class _Training:
         self, member: Member, source: Source, *, budget_s: float, steps: int | None, looks_at: Sequence[int] = ()
     ) -> Run:
         """Train one model, or go on with it; a finished one is only loaded."""
-        ends = [int(self._tokenizer.convert_tokens_to_ids(t)) for t in (TURN_END, END_OF_TEXT)]  # type: ignore[arg-type]
+        ends = end_ids(self._tokenizer)
         torch.manual_seed(self._seed)
         model = new_model(model_config(member, len(self._tokenizer), eos=ends[0], pad=ends[1]))
         run = Run(

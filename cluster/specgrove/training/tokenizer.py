@@ -70,6 +70,14 @@ def load_tokenizer(directory: Path) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast.from_pretrained(directory)
 
 
+def end_ids(tokenizer: PreTrainedTokenizerFast) -> tuple[int, int]:
+    """Ids of the end of a turn and of the end of a text, which is also the padding."""
+    ids = tokenizer.convert_tokens_to_ids([TURN_END, END_OF_TEXT])
+    assert isinstance(ids, list)
+    turn, text = ids
+    return turn, text
+
+
 def prompt_ids(tokenizer: PreTrainedTokenizerFast, messages: Sequence[Message]) -> list[int]:
     """Token ids of a conversation that waits for the model's turn."""
     return list(tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, return_dict=False))
