@@ -12,10 +12,10 @@ from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerF
 
 from specgrove.core.cards import ModelCard, vocabulary_hash
 from specgrove.engine.tokenizer import vocabulary
+from specgrove.training.tokenizer import end_ids
 
 CARD_FILE = "card.json"
 WEIGHTS_FILE = "model.safetensors"
-from specgrove.training.tokenizer import end_ids
 
 
 def weights_digest(directory: Path) -> str:
