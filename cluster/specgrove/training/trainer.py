@@ -25,7 +25,7 @@ from specgrove.training.optimizer import FamilyOptimizer
 from specgrove.training.records import Sample
 from specgrove.training.rows import Batch, batch
 
-STABLE = 0.65
+STABLE = 0.5
 """Part of the steps at the full learning rate; the rest decays to zero."""
 WARMUP_STEPS = 20
 CHECKPOINT_S = 60.0
