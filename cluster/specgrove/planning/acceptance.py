@@ -1,7 +1,7 @@
 """How often drafted children are accepted, by rank and depth, estimated from the rounds of the recent past.
 
-At every node that a round's walk visits, the target follows the child of some rank, or none. A node with k children says
-nothing about rank k and further ones, and a node that is not visited says nothing at all: estimates are censored
+At every node that a round's walk visits, the target follows the child of some rank, or none. A node with k children
+says nothing about rank k and further ones, and a node that is not visited says nothing at all: estimates are censored
 (papers/serving.md, 0.3). So what is estimated is the chance of each rank after all elder ones were refused, hits over
 trials; the acceptance of a rank follows from these and adds up to at most 1 (Kaplan and Meier, 1958).
 """
@@ -31,7 +31,7 @@ POOLING = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A node on the path of a round: its depth (0 is the root), its children, and the rank of the one that was taken."""
+    """A node on the path of a round: its depth (0 is the root), its children, and the rank of the one taken."""
 
     depth: int
     children: int
@@ -86,14 +86,15 @@ class AcceptanceEstimate:
 
     def vector(self) -> Floats:
         """Acceptance by rank, whatever the depth; never increasing: [RANKS]."""
-        return _acceptance(self._pooled())
+        return _acceptance(self._pooled(), self._trials.sum(0) + PRIOR_TRIALS)
 
     def matrix(self, levels: int) -> Floats:
         """Acceptance by depth of the parent and rank: [levels, RANKS]. Depths with few trials lean on all depths."""
         pooled = self._pooled()
         rows = min(levels, DEPTHS)
-        chances = (self._hits[:rows] + POOLING * pooled) / (self._trials[:rows] + POOLING)
-        made = np.stack([_acceptance(row) for row in chances])
+        weights = self._trials[:rows] + POOLING
+        chances = (self._hits[:rows] + POOLING * pooled) / weights
+        made = np.stack([_acceptance(*row) for row in zip(chances, weights, strict=True)])
         return np.concatenate([made, np.repeat(made[-1:], levels - rows, axis=0)])
 
     def deviation(self) -> float:
@@ -121,18 +122,21 @@ class AcceptanceEstimate:
         return made
 
 
-def _acceptance(chances: Floats) -> Floats:
-    """Acceptance of each rank from its chance after the elder ones were refused; noise in the tail is levelled."""
+def _acceptance(chances: Floats, trials: Floats) -> Floats:
+    """Acceptance of each rank from its chance after the elder ones were refused; noise in the tail is levelled.
+
+    Trials never increase with the rank, so levelling by their weight adds nothing to the sum.
+    """
     refused = np.concatenate([[1.0], np.cumprod(1 - chances)[:-1]])
-    return _levelled(chances * refused)
+    return _levelled(chances * refused, trials)
 
 
-def _levelled(values: Floats) -> Floats:
-    """The closest sequence that never increases (pool adjacent violators); keeps the sum."""
-    blocks: list[tuple[float, int]] = []
-    for value in values.tolist():
-        blocks.append((value, 1))
+def _levelled(values: Floats, weights: Floats) -> Floats:
+    """The closest sequence that never increases, in weighted squares (pool adjacent violators)."""
+    blocks: list[tuple[float, float, int]] = []
+    for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
+        blocks.append((value, weight, 1))
         while len(blocks) > 1 and blocks[-2][0] < blocks[-1][0]:
-            (a, n), (b, m) = blocks[-2:]
-            blocks[-2:] = [((a * n + b * m) / (n + m), n + m)]
-    return np.concatenate([np.full(count, value) for value, count in blocks])
+            (a, u, n), (b, v, m) = blocks[-2:]
+            blocks[-2:] = [((a * u + b * v) / (u + v), u + v, n + m)]
+    return np.concatenate([np.full(count, value) for value, _, count in blocks])
