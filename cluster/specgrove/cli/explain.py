@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,7 @@ from specgrove.core.tree import ROOT
 from specgrove.errors import ConfigError
 from specgrove.planning.goodput import Coefficients, best_length
 from specgrove.planning.size import best_size
-from specgrove.planning.tree_shape import Shape, best_tree
-
-Acceptance = Sequence[float] | Sequence[Sequence[float]]
+from specgrove.planning.tree_shape import Acceptance, Shape, best_tree
 
 
 def acceptance_of(ranks: str | None, matrix: Path | None) -> Acceptance:

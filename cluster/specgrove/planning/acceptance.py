@@ -94,8 +94,9 @@ class AcceptanceEstimate:
         rows = min(levels, DEPTHS)
         weights = self._trials[:rows] + POOLING
         chances = (self._hits[:rows] + POOLING * pooled) / weights
-        made = np.stack([_acceptance(*row) for row in zip(chances, weights, strict=True)])
-        return np.concatenate([made, np.repeat(made[-1:], levels - rows, axis=0)])
+        made = [_acceptance(*row) for row in zip(chances, weights, strict=True)]
+        rows_made: Floats = np.stack([*made, *[made[-1]] * (levels - rows)])
+        return rows_made
 
     def deviation(self) -> float:
         """Standard error of the first rank's acceptance."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from specgrove.errors import ConfigError
-from specgrove.planning.tree_shape import Shape, ShapeTable
+from specgrove.planning.tree_shape import Acceptance, Shape, ShapeTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class SizeChoice:
 
 
 def best_size(
-    acceptance: Sequence[float] | Sequence[Sequence[float]],
+    acceptance: Acceptance,
     latency: Mapping[int, float],
     *,
     draft_cost: float,
@@ -57,9 +57,7 @@ def best_size(
     return best
 
 
-def _shapes(
-    acceptance: Sequence[float] | Sequence[Sequence[float]], sizes: Sequence[int], levels: int | None
-) -> Iterator[tuple[Shape, int]]:
+def _shapes(acceptance: Acceptance, sizes: Sequence[int], levels: int | None) -> Iterator[tuple[Shape, int]]:
     """The best tree of each size and number of levels, and the size that it was asked for."""
     table = ShapeTable(acceptance, sizes[-1], levels)
     for depth in range(2, table.levels + 1):

@@ -20,6 +20,8 @@ from specgrove.core.tree import ROOT
 from specgrove.errors import ConfigError
 
 Floats = NDArray[np.float64]
+Acceptance = Sequence[float] | Sequence[Sequence[float]] | Floats
+"""By rank, [ranks]; or by depth of the parent and rank, [depths, ranks]."""
 
 _NOTHING = -np.inf
 
@@ -45,7 +47,7 @@ class Shape:
         return max(depths, default=1)
 
 
-def checked(acceptance: Sequence[float] | Sequence[Sequence[float]]) -> Floats:
+def checked(acceptance: Acceptance) -> Floats:
     """The acceptance as an array, [ranks] or [levels, ranks]. Raises ConfigError where it is no probability."""
     try:
         rows = np.asarray(acceptance, dtype=np.float64)
@@ -68,7 +70,7 @@ class ShapeTable:
     on its distance from the root (papers/algorithms.md, 1b.2).
     """
 
-    def __init__(self, acceptance: Sequence[float] | Sequence[Sequence[float]], nodes: int, levels: int | None = None):
+    def __init__(self, acceptance: Acceptance, nodes: int, levels: int | None = None):
         rows = checked(acceptance)
         if nodes < 1 or (levels is not None and levels < 1):
             raise ConfigError("a tree has at least one node and one level", param="nodes")
@@ -142,7 +144,7 @@ def _max_plus(a: Floats, b: Floats) -> tuple[Floats, NDArray[np.int64]]:
     return sums[n, best], best
 
 
-def best_tree(acceptance: Sequence[float] | Sequence[Sequence[float]], nodes: int, levels: int | None = None) -> Shape:
+def best_tree(acceptance: Acceptance, nodes: int, levels: int | None = None) -> Shape:
     """The tree of at most `nodes` nodes and `levels` levels with the most expected tokens. Raises ConfigError."""
     rows = checked(acceptance)
     if (np.diff(rows, axis=-1) <= 0).all():
@@ -150,7 +152,7 @@ def best_tree(acceptance: Sequence[float] | Sequence[Sequence[float]], nodes: in
     return ShapeTable(acceptance, nodes, levels).shape()
 
 
-def grown(acceptance: Sequence[float] | Sequence[Sequence[float]], nodes: int, levels: int | None = None) -> Shape:
+def grown(acceptance: Acceptance, nodes: int, levels: int | None = None) -> Shape:
     """The `nodes` likeliest nodes, best first; the optimum whenever no row of the acceptance ever increases.
 
     Then a node is never likelier than its parent or its elder sibling, so the likeliest ones are a tree
