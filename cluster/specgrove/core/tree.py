@@ -118,6 +118,22 @@ class TokenTree:
         shallow = self.select([depth <= max_depth for depth in self._depths])
         return shallow.select([node < max_nodes for node in range(len(shallow))])
 
+    def union(self, other: TokenTree) -> TokenTree:
+        """Both trees as one: this one's nodes first, then what `other` adds, in its order."""
+        known = {
+            (parent, token): node for node, (token, parent) in enumerate(zip(self.tokens, self.parents, strict=True))
+        }
+        tokens, parents = list(self.tokens), list(self.parents)
+        renamed = {ROOT: ROOT}
+        for node, (token, parent) in enumerate(zip(other.tokens, other.parents, strict=True)):
+            place = (renamed[parent], token)
+            if place not in known:
+                known[place] = len(tokens)
+                tokens.append(token)
+                parents.append(renamed[parent])
+            renamed[node] = known[place]
+        return TokenTree(tuple(tokens), tuple(parents))
+
     def descend(self, token: int) -> TokenTree | None:
         """The tree below the first-level child that carries `token`; None when there is no such child."""
         for node, parent in enumerate(self.parents):
