@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specgrove.planning.budget import Budget, Gains, Group, best_budget
+from specgrove.planning.budget import Budget, Gains, Group, best_budget, expected
 from specgrove.planning.goodput import Coefficients, best_length
 from specgrove.planning.tree_shape import best_tree
 
@@ -21,16 +21,11 @@ def group(acceptance, members=1, nodes=6, depth=4):
 
 def exhaustive(groups, round_time):
     """The largest goodput over every combination of nodes and every depth."""
-    best = sum(g.members for g in groups) / round_time(0, 0, 0)
+    best = expected(groups, (0,) * len(groups), 0, round_time).goodput
     for depth in range(1, max(g.most_depth for g in groups) + 1):
         for nodes in product(*(range(g.most_nodes + 1) for g in groups)):
-            tokens = sum(
-                g.members * g.gains.tokens(min(depth, g.most_depth), n) for g, n in zip(groups, nodes, strict=True)
-            )
-            drafting = sum(g.members for g, n in zip(groups, nodes, strict=True) if n)
-            total = sum(g.members * n for g, n in zip(groups, nodes, strict=True))
-            if drafting:
-                best = max(best, tokens / round_time(total, drafting, depth))
+            if any(nodes):
+                best = max(best, expected(groups, nodes, depth, round_time).goodput)
     return best
 
 
@@ -57,8 +52,8 @@ def test_no_other_budget_is_better(parts, members, draft, network, per_node):
     """Against every combination, where each node costs the same."""
     groups = drawn_groups(parts, members)
 
-    def round_time(nodes, sessions, depth):
-        return 1.0 + per_node * nodes + (network if sessions else 0.0) + depth * draft
+    def round_time(nodes, depth):
+        return 1.0 + per_node * nodes + network * (nodes > 0) + depth * draft
 
     assert best_budget(groups, round_time).goodput == pytest.approx(exhaustive(groups, round_time), rel=1e-9)
 
@@ -70,7 +65,7 @@ def test_hardly_any_other_budget_is_better_on_staircases(parts, members, draft, 
     groups = drawn_groups(parts, members)
     stairs = np.concatenate([[1.0], 1.0 + np.cumsum(steps)])
 
-    def round_time(nodes, sessions, depth):
+    def round_time(nodes, depth):
         return stairs[nodes] + depth * draft
 
     assert best_budget(groups, round_time).goodput >= 0.97 * exhaustive(groups, round_time)
@@ -78,7 +73,7 @@ def test_hardly_any_other_budget_is_better_on_staircases(parts, members, draft, 
 
 def test_nodes_go_where_they_are_accepted():
     """A session whose draft is bad decodes plainly beside one whose draft is good."""
-    found = best_budget([group(GOOD), group(BAD)], lambda nodes, sessions, depth: 1.0 + 0.1 * nodes + 0.05 * depth)
+    found = best_budget([group(GOOD), group(BAD)], lambda nodes, depth: 1.0 + 0.1 * nodes + 0.05 * depth)
 
     assert found.nodes[0] >= 2
     assert found.nodes[1] == 0
@@ -86,8 +81,8 @@ def test_nodes_go_where_they_are_accepted():
 
 def test_off_where_verification_costs_what_it_brings():
     """A full batch on a machine that is bound by arithmetic; then nothing is drafted at all."""
-    busy = best_budget([group(GOOD, members=64)], lambda nodes, _, depth: 1.0 + nodes / 64 + 0.05 * depth)
-    alone = best_budget([group(GOOD)], lambda nodes, _, depth: 1.0 + nodes / 64 + 0.05 * depth)
+    busy = best_budget([group(GOOD, members=64)], lambda nodes, depth: 1.0 + nodes / 64 + 0.05 * depth)
+    alone = best_budget([group(GOOD)], lambda nodes, depth: 1.0 + nodes / 64 + 0.05 * depth)
 
     assert busy.off
     assert busy.goodput == 64.0
@@ -96,7 +91,7 @@ def test_off_where_verification_costs_what_it_brings():
 
 def test_every_total_is_tried():
     """The first nodes do not pay, all of them together do."""
-    found = best_budget([group(GOOD)], lambda nodes, _, depth: 1.0 if nodes == 0 else 1.9 + 0.01 * nodes)
+    found = best_budget([group(GOOD)], lambda nodes, depth: np.where(nodes == 0, 1.0, 1.9 + 0.01 * nodes))
 
     assert found.nodes == (6,)
     assert found.depth == 4
@@ -104,8 +99,8 @@ def test_every_total_is_tried():
 
 def test_slow_drafts_make_short_trees():
     """The depth is as much a part of the decision as the size."""
-    quick = best_budget([group(GOOD)], lambda nodes, _, depth: 1.0 + 0.001 * nodes + 0.05 * depth)
-    slow = best_budget([group(GOOD)], lambda nodes, _, depth: 1.0 + 0.001 * nodes + 0.45 * depth)
+    quick = best_budget([group(GOOD)], lambda nodes, depth: 1.0 + 0.001 * nodes + 0.05 * depth)
+    slow = best_budget([group(GOOD)], lambda nodes, depth: 1.0 + 0.001 * nodes + 0.45 * depth)
 
     assert quick.depth > slow.depth
     assert not slow.off
@@ -114,7 +109,7 @@ def test_slow_drafts_make_short_trees():
 def test_limits_of_requests_are_kept():
     """A group that may not draft does not."""
     limited = Group(2, Gains(GOOD, nodes=6, depth=4), 2, 1)
-    found = best_budget([limited, Group(1, Gains(GOOD, nodes=6, depth=4), 0, 0)], lambda nodes, *_: 1.0 + 1e-3 * nodes)
+    found = best_budget([limited, Group(1, Gains(GOOD, nodes=6, depth=4), 0, 0)], lambda nodes, _: 1.0 + 1e-3 * nodes)
 
     assert found.nodes == (2, 0)
     assert found.tokens == pytest.approx(2 * (1 + 0.85 + 0.08) + 1)
@@ -126,8 +121,8 @@ def test_chains_agree_with_the_papers_form():
     for alpha, batch in product((0.3, 0.5, 0.7, 0.9), (1, 16, 64, 256)):
         gains = Gains(np.array([alpha]), nodes=8, depth=8)
 
-        def round_time(nodes, sessions, depth, batch=batch):
-            return model.step_time(batch, 1024, nodes // batch)
+        def round_time(nodes, depth, batch=batch):
+            return np.array([model.step_time(batch, 1024, total // batch) for total in nodes.tolist()])
 
         found = best_budget([Group(batch, gains, 8, 8)], round_time)
         expected = best_length(model, alpha=alpha, batch=batch, context=1024)

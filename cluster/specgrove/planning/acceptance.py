@@ -73,6 +73,11 @@ class AcceptanceEstimate:
             if visit.taken is not None and visit.taken < RANKS:
                 self._hits[visit.depth, visit.taken] += 1
 
+    def fade(self, amount: float) -> None:
+        """Let what was counted weigh exp(-amount) of what it did."""
+        self._hits *= np.exp(-amount)
+        self._trials *= np.exp(-amount)
+
     def merge(self, other: AcceptanceEstimate) -> None:
         """Add what another replica counted."""
         self._hits += other._hits

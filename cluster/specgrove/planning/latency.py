@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from specgrove.errors import ConfigError
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 KNOTS = (1, 2, 4, 8, 16, 32, 64, 128)
 """Computed tokens at which the staircase has a free value."""
@@ -58,12 +59,16 @@ class LatencyModel:
     """Seconds per pair of a computed token and a KV token."""
 
     def seconds(self, work: Work) -> float:
-        """Predicted time of a pass; past the last knot the last step's slope goes on."""
-        return float(np.dot(work.features(self.knots), self._coefficients))
+        """Predicted time of a pass."""
+        return float(self.curve(np.array([work.tokens]), work.sessions, work.context)[0])
 
-    @property
-    def _coefficients(self) -> tuple[float, ...]:
-        return (*self.at_knots, self.per_session, self.per_context, self.per_token_context)
+    def curve(self, tokens: Ints, sessions: int, context: int) -> Floats:
+        """Predicted times of passes that differ in their computed tokens; past the last knot the last slope goes on."""
+        (*_, before, last), (*_, low, high) = self.knots, self.at_knots
+        beyond = np.maximum(tokens - last, 0) * (high - low) / (last - before)
+        stairs = np.interp(tokens, self.knots, self.at_knots) + beyond
+        lines = self.per_session * (sessions - 1) + self.per_context * context
+        return stairs + lines + self.per_token_context * tokens * (context / sessions)
 
     @classmethod
     def fit(cls, measured: Iterable[tuple[Work, float]], knots: Sequence[int] = KNOTS) -> LatencyModel:

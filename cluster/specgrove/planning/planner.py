@@ -1,0 +1,221 @@
+"""What a target asks of its drafts, decided again and again from what was measured.
+
+A state machine without clock or I/O: it is told what steps and rounds took and brought, and says how deep and how large
+the next trees of each kind of session should be; nothing at all when plain decoding is predicted to be faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from specgrove.planning.acceptance import AcceptanceEstimate, Visit
+from specgrove.planning.budget import Budget, Floats, Gains, Group, Ints, RoundTime, best_budget, expected
+from specgrove.planning.latency import LatencyModel, Residual, Work
+
+REPLAN_S = 0.1
+"""Seconds between two decisions, unless the load changes."""
+MARGIN = 0.03
+"""Predicted gain from which a budget replaces the present one."""
+PERIODS = 3
+"""Decisions in a row that must agree before drafting starts or ends."""
+PROBE_S = 1.5
+"""Seconds between two probes of a kind of sessions that does not draft."""
+PROBE_ROUNDS = 3
+"""Rounds of one session that a probe takes."""
+PROBE_DEPTH, PROBE_NODES = 2, 4
+"""A probe's tree: cheap, and tells much."""
+FADE_S = 5.0
+"""Seconds without drafting after which what was known of a draft weighs 1/e: it may have changed."""
+SMOOTHING = 0.1
+"""Weight of the newest observation of draft and network."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A tree's depth and number of nodes, the root not counted. No nodes: decode plainly."""
+
+    depth: int = 0
+    nodes: int = 0
+
+
+PLAIN = Asked()
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A session that decodes: which estimate it belongs to, its context in tokens, and its own limits."""
+
+    kind: Hashable
+    context: int
+    most_nodes: int
+    most_depth: int
+
+
+@dataclass(slots=True)
+class Draft:
+    """What a level of drafting takes, lately."""
+
+    level_s: float
+    network_s: float = 0.0
+
+
+@dataclass(slots=True)
+class _Probe:
+    """Of one kind of sessions: when it began, the session that drafts, and the rounds that it still may."""
+
+    began: float
+    session: Hashable = None
+    rounds: int = PROBE_ROUNDS
+
+
+@dataclass(slots=True)
+class Planner:
+    """Plans of one target replica. Not thread-safe."""
+
+    latency: LatencyModel
+    """The target's."""
+    most_nodes: int
+    most_depth: int
+    level_s: float
+    """Seconds of one level of drafting, before any was seen."""
+    step: Residual = field(default_factory=Residual)
+    """Steps against the latency model."""
+    round: Residual = field(default_factory=Residual)
+    """Rounds with trees against the sum of their parts: what overlaps and what is lost between them."""
+    budget: Budget | None = None
+    _estimates: dict[Hashable, AcceptanceEstimate] = field(default_factory=dict)
+    _asked: dict[Hashable, Asked] = field(default_factory=dict)
+    draft: Draft = field(init=False)
+    _planned_at: float = float("-inf")
+    _planned_for: int = 0
+    _switching: int = 0
+    _probes: dict[Hashable, _Probe] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.draft = Draft(self.level_s)
+
+    # -- what happened ------------------------------------------------------------------------------------------------
+
+    def stepped(self, work: Work, seconds: float) -> None:
+        """A step of the target without prompts."""
+        self.step.observe(self.latency.seconds(work), seconds)
+
+    def took_round(self, kind: Hashable, seen: Sequence[Visit]) -> None:
+        """A round with a tree: what was accepted of it."""
+        self._estimate(kind).observe(seen)
+        if (probe := self._probes.get(kind)) is not None:
+            probe.rounds -= 1
+
+    def drafted(self, *, depth: int, draft_s: float, waited_s: float) -> None:
+        """A tree came: `draft_s` of forward passes for so many levels, `waited_s` since it was asked for."""
+        if depth:
+            self.draft.level_s += SMOOTHING * (draft_s / depth - self.draft.level_s)
+            self.draft.network_s += SMOOTHING * (max(0.0, waited_s - draft_s) - self.draft.network_s)
+
+    def cycled(self, work: Work, depth: int, seconds: float) -> None:
+        """From one commit of a session with trees to the next; `work` is the step that verified its tree."""
+        costs = _RoundCosts(self, work.sessions, work.context)
+        nodes = work.tokens - work.sessions
+        self.round.observe(float(costs(np.array([nodes]), depth)[0]) / self.round.factor, seconds)
+
+    # -- what is to be done -------------------------------------------------------------------------------------------
+
+    def due(self, sessions: int, now: float) -> bool:
+        """Whether to decide again."""
+        return sessions != self._planned_for or now - self._planned_at >= REPLAN_S
+
+    def plan(self, standings: Sequence[Standing], now: float) -> None:
+        """Decide for the sessions that decode now."""
+        if not standings:
+            return
+        self._fade(now)
+        self._planned_at, self._planned_for = now, len(standings)
+        by_kind: dict[Hashable, list[Standing]] = {}
+        for one in standings:
+            by_kind.setdefault(one.kind, []).append(one)
+        groups = [self._group(kind, members) for kind, members in by_kind.items()]
+        costs = _RoundCosts(self, len(standings), sum(one.context for one in standings))
+        budget = self.budget = self._settled(groups, list(by_kind), costs)
+        self._asked = {
+            kind: Asked(budget.depth, nodes) for kind, nodes in zip(by_kind, budget.nodes, strict=True) if nodes
+        }
+        for kind in by_kind:
+            if kind in self._asked:
+                self._probes.pop(kind, None)
+            elif kind not in self._probes or now - self._probes[kind].began >= PROBE_S:
+                self._probes[kind] = _Probe(now)
+
+    def asked(self, kind: Hashable, session: Hashable) -> Asked:
+        """What the session's next tree should be.
+
+        Of kinds that decode plainly one session drafts now and then, so that acceptance stays known.
+        """
+        asked = self._asked.get(kind, PLAIN)
+        probe = self._probes.get(kind)
+        if asked.nodes or probe is None or probe.rounds <= 0:
+            return asked
+        if probe.session is None:
+            probe.session = session
+        if probe.session != session:
+            return PLAIN
+        return Asked(min(PROBE_DEPTH, self.most_depth), min(PROBE_NODES, self.most_nodes))
+
+    # -- parts --------------------------------------------------------------------------------------------------------
+
+    def _estimate(self, kind: Hashable) -> AcceptanceEstimate:
+        return self._estimates.setdefault(kind, AcceptanceEstimate())
+
+    def _fade(self, now: float) -> None:
+        """Forget slowly what is known of kinds that do not draft."""
+        if self.budget is not None:
+            for kind, estimate in self._estimates.items():
+                if kind not in self._asked:
+                    estimate.fade((now - self._planned_at) / FADE_S)
+
+    def _group(self, kind: Hashable, members: Sequence[Standing]) -> Group:
+        """Within the tightest limits of its members."""
+        nodes = min(self.most_nodes, *(one.most_nodes for one in members))
+        depth = min(self.most_depth, *(one.most_depth for one in members))
+        return Group(len(members), self._gains(kind), nodes, depth)
+
+    def _gains(self, kind: Hashable) -> Gains:
+        return Gains(self._estimate(kind).vector(), nodes=self.most_nodes, depth=self.most_depth)
+
+    def _settled(self, groups: Sequence[Group], kinds: Sequence[Hashable], round_time: RoundTime) -> Budget:
+        """The best budget, or the present one as long as it is nearly as good.
+
+        Drafting starts and ends only after agreeing decisions.
+        """
+        best = best_budget(groups, round_time)
+        if self.budget is None:
+            return best
+        present = expected(
+            groups, [self._asked.get(kind, PLAIN).nodes for kind in kinds], self.budget.depth, round_time
+        )
+        if best.goodput < present.goodput * (1 + MARGIN):
+            self._switching = 0
+            return present
+        self._switching = self._switching + 1 if best.off != present.off else PERIODS
+        if self._switching < PERIODS:
+            return present
+        self._switching = 0
+        return best
+
+
+@dataclass(frozen=True, slots=True)
+class _RoundCosts:
+    """Seconds of a round of so many sessions with so much context: one step, the levels of the trees, the network."""
+
+    planner: Planner
+    sessions: int
+    context: int
+
+    def __call__(self, nodes: Ints, depth: int) -> Floats:
+        planner = self.planner
+        step = planner.step.factor * planner.latency.curve(self.sessions + nodes, self.sessions, self.context)
+        if depth == 0:
+            return step
+        return planner.round.factor * (step + depth * planner.draft.level_s + planner.draft.network_s)
