@@ -18,6 +18,7 @@ from specgrove.core.sampling import SamplingFields
 from specgrove.core.speculate import DraftMessage, DraftPlan, Update
 from specgrove.draft.replica import DraftOptions, DraftReplica
 from specgrove.engine.loader import EngineOptions, load
+from specgrove.planning.planner import Planner
 from specgrove.target.drafts import Link
 from specgrove.target.replica import TargetOptions, TargetReplica
 
@@ -126,7 +127,14 @@ class Pair:
     """A target and any number of drafts in this process, joined by direct calls. Not the product's transport."""
 
     def __init__(
-        self, target: Path, *, plan: DraftPlan | None, kv_slots: int = 4096, max_num_seqs: int = 16, budget: int = 256
+        self,
+        target: Path,
+        *,
+        plan: DraftPlan | None,
+        planner: Planner | None = None,
+        kv_slots: int = 4096,
+        max_num_seqs: int = 16,
+        budget: int = 256,
     ) -> None:
         engine = load(str(target), EngineOptions(dtype="float32", threads=1, kv_slots=kv_slots))
         self.observer = Silent()
@@ -135,6 +143,7 @@ class Pair:
             card=card,
             cluster_token="secret",
             plan=plan,
+            planner=planner,
             max_num_seqs=max_num_seqs,
             max_num_batched_tokens=budget,
         )

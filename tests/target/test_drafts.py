@@ -78,7 +78,7 @@ class Bench:
             sequence=nothing,
             sampler=SimpleNamespace(warp=SimpleNamespace(append=lambda _: None)),  # type: ignore[arg-type]
             text=nothing,
-            plan=DraftPlan(branching=(2, 2), max_nodes=4),
+            ceiling=DraftPlan(branching=(2, 2), max_nodes=4),
         )
 
     def open(self, now: float = 0.0) -> Opened:
@@ -205,7 +205,7 @@ def test_an_older_larger_plan_is_trimmed():
     """A tree grown under an older, larger plan is no offence."""
     bench = Bench()
     bench.open()
-    bench.session.plan = DraftPlan(version=1, branching=(2,), max_nodes=2)
+    bench.session.ceiling = bench.session.plan = DraftPlan(version=1, branching=(2,), max_nodes=2)
 
     bench.tree(FORK)
 

@@ -41,6 +41,8 @@ class DraftSession:
     base_hash: int = 0
     expanded: list[int] = field(default_factory=list)
     """Nodes whose KV lies in the reserved rows, in row order."""
+    grown_under: int = 0
+    """Version of the plan that the growth began under."""
     started: float = 0.0
     draft_s: float = 0.0
 
@@ -107,7 +109,7 @@ class DraftSession:
 
     def begin(self, now: float) -> None:
         """Start the next tree from all committed tokens; the growth before it is settled."""
-        self.growth = start(self.plan)
+        self.growth, self.grown_under = start(self.plan), self.plan.version
         self.base, self.base_hash = len(self.tokens), self.prefix.value
         self.started, self.draft_s = now, 0.0
 
@@ -162,7 +164,7 @@ class DraftSession:
             epoch=self.epoch,
             base_length=self.base,
             prefix_hash=self.base_hash,
-            plan_version=self.plan.version,
+            plan_version=self.grown_under,
             tree=growth.tree(),
             draft_s=self.draft_s,
             queued_s=max(0.0, self.started - self.owed_since),

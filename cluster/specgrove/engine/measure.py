@@ -11,9 +11,12 @@ import numpy as np
 from specgrove.engine.batch import Segment
 from specgrove.engine.kv_pool import KVSequence
 from specgrove.engine.runner import Engine
+from specgrove.planning.latency import KNOTS, Work
 
 WIDTHS = (1, 2, 4, 8, 16, 32)
 """New tokens per pass that are measured unless told otherwise."""
+SHAPES = ((1, 64), (4, 64), (1, 512), (8, 64), (4, 512), (1, 1536))
+"""(sessions, context of each) that are measured, the most telling first."""
 
 
 def forward_seconds(
@@ -39,6 +42,62 @@ def forward_seconds(
     finally:
         sequence.release()
     return {n: median(seconds[1:]) for n, seconds in times.items()}
+
+
+def passes(engine: Engine, *, budget_s: float = 5.0) -> list[tuple[Work, float]]:
+    """Passes of many sizes and their seconds, for a LatencyModel: tree masks, logits of every row, the best id of each.
+
+    Goes round over all sizes until the time is used up, small ones first; every number of tokens is measured at least
+    once, for one session. Takes what slots it needs and gives them back; sizes that the pool or the model's context
+    cannot hold are left out. Raises CapacityError (retryable) when not even the smallest fits.
+    """
+    stop = time.perf_counter() + budget_s
+    found: list[tuple[Work, float]] = []
+    for sessions, context in SHAPES:
+        context = min(context, engine.card.max_model_len - max(KNOTS))
+        if context < 1 or sessions * (context + max(KNOTS)) > engine.pool.stats().free:
+            continue
+        if found and time.perf_counter() > stop:
+            break
+        found += _of_shape(engine, sessions, context, stop)
+    return found
+
+
+def _of_shape(engine: Engine, sessions: int, context: int, stop: float) -> list[tuple[Work, float]]:
+    """Two rounds over all numbers of tokens, the first one unconditionally when nothing was measured before."""
+    opened = []
+    tokens = [(17 * i) % engine.card.vocab_size for i in range(context)]
+    found: list[tuple[Work, float]] = []
+    try:
+        for _ in range(sessions):
+            opened.append(engine.pool.open(()))
+            engine.prefill(opened[-1], tokens)
+        _together(engine, opened, tokens, 1)  # not counted: the first pass of a shape is slow
+        for each in (*KNOTS, *KNOTS):
+            if each * sessions > max(KNOTS) or (len(found) >= len(KNOTS) and time.perf_counter() > stop):
+                continue
+            seconds = _together(engine, opened, tokens, each)
+            found.append((Work(each * sessions, sessions, context * sessions), seconds))
+    finally:
+        for sequence in opened:
+            sequence.release()
+    return found
+
+
+def _together(engine: Engine, sequences: Sequence[KVSequence], tokens: Sequence[int], each: int) -> float:
+    """One pass of several sessions, each over a root with children."""
+    mask = np.eye(each, dtype=np.bool_)
+    mask[:, 0] = True
+    started = time.perf_counter()
+    segments = []
+    for sequence in sequences:
+        positions = [sequence.length, *[sequence.length + 1] * (each - 1)]
+        sequence.reserve(positions)
+        segments.append(Segment(sequence, [tokens[i % len(tokens)] for i in range(each)], positions, mask, range(each)))
+    engine.forward(segments).argmax(-1).tolist()
+    for sequence in sequences:
+        sequence.rollback()
+    return time.perf_counter() - started
 
 
 def _once(engine: Engine, sequence: KVSequence, tokens: Sequence[int], n: int) -> float:

@@ -18,11 +18,13 @@ from specgrove.core.speculate import (
     DraftMessage,
     DraftTree,
     Opened,
+    Planned,
     Reopen,
     Update,
 )
 from specgrove.core.tree import TokenTree
 from specgrove.errors import TreeError
+from specgrove.target.plans import Plans
 from specgrove.target.session import Session
 
 JITTER_S = 0.02
@@ -64,7 +66,15 @@ class Link:
 class Drafts:
     """Live drafts of one target replica."""
 
-    def __init__(self, *, vocab_size: int, observer: TargetObserver, max_wait_s: float | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        vocab_size: int,
+        observer: TargetObserver,
+        max_wait_s: float | None = None,
+        plans: Plans | None = None,
+    ) -> None:
+        self.plans = plans or Plans()
         self.links: list[Link] = []
         self.by_session: dict[bytes, Session] = {}
         self.plain_s = 0.05
@@ -91,6 +101,7 @@ class Drafts:
 
     def open(self, session: Session, *, wants_tree: bool, now: float) -> None:
         """Give the session to the least loaded draft that can follow it; without one it decodes plainly."""
+        session.plan = self.plans.next(session)
         if session.plan is None:
             return
         fitting = [link for link in self.links if self._fits(link, session)]
@@ -132,7 +143,9 @@ class Drafts:
             return
         if not self._fits(link, session):
             self.close(session)
-            session.plan = None
+            session.ceiling = session.plan = None
+            return
+        if not self._planned(link, session):
             return
         session.seq += 1
         session.known.append((len(session.tokens), session.prefix.value, now))
@@ -147,6 +160,19 @@ class Drafts:
             )
         )
         self._expect(link, session, now)
+
+    def _planned(self, link: Link, session: Session) -> bool:
+        """Tell the draft of a new plan, or that no tree is wanted for now; false for that."""
+        plan = self.plans.next(session)
+        if plan is None:
+            self.close(session)
+            session.plan = None
+            return False
+        if plan is not session.plan:
+            session.plan = plan
+            session.seq += 1
+            link.updates.append(Planned(session=session.id, epoch=session.epoch, seq=session.seq, plan=plan))
+        return True
 
     def _expect(self, link: Link, session: Session, now: float) -> None:
         """Hold the session for its tree: the predicted time, and at most one plain step beyond it (docs/adr/0001).
@@ -210,7 +236,7 @@ class Drafts:
             elif isinstance(message, Declined):
                 link.sessions.pop(session.id, None)
                 self.by_session.pop(session.id, None)
-                session.link, session.plan, session.wait_until = None, None, 0.0
+                session.link, session.ceiling, session.plan, session.wait_until = None, None, None, 0.0
 
     def _tree(self, link: Link, session: Session, message: DraftTree, now: float) -> None:
         if message.epoch != session.epoch:
@@ -226,6 +252,7 @@ class Drafts:
         waited = now - asked
         link.tree_s = waited if link.tree_s is None else link.tree_s + SMOOTHING * (waited - link.tree_s)
         session.waited_s = waited
+        self.plans.arrived(session, message, waited)
         if len(tree) >= len(session.tree):
             session.set_tree(tree, draft=link.card.replica, draft_s=message.draft_s)
 

@@ -26,10 +26,12 @@ from specgrove.errors import (
     Unauthenticated,
     Unavailable,
 )
+from specgrove.planning.planner import Planner
 from specgrove.sampling.noise import NOISE_VERSION
 from specgrove.target.accept import accept
 from specgrove.target.drafts import Drafts, Link
 from specgrove.target.job import Job
+from specgrove.target.plans import Plans
 from specgrove.target.step_loop import StepLoop
 
 log = logging.getLogger("specgrove.target")
@@ -43,7 +45,9 @@ class TargetOptions:
     cluster_token: str
     """What a draft must present in its hello."""
     plan: DraftPlan | None = None
-    """What drafts are asked for; None: this target always decodes plainly."""
+    """The most that drafts are asked for; None: this target always decodes plainly."""
+    planner: Planner | None = None
+    """Decides how much of `plan` is asked for at a time; None: always all of it."""
     max_tree_wait_s: float | None = None
     """Longest wait of a session for its tree; None: the rule of docs/adr/0001."""
     max_num_seqs: int = 64
@@ -80,7 +84,12 @@ class TargetReplica:
     def __init__(self, engine: Engine, options: TargetOptions, observer: TargetObserver) -> None:
         self.engine = engine
         self.options = options
-        self._drafts = Drafts(vocab_size=engine.card.vocab_size, observer=observer, max_wait_s=options.max_tree_wait_s)
+        self._drafts = Drafts(
+            vocab_size=engine.card.vocab_size,
+            observer=observer,
+            max_wait_s=options.max_tree_wait_s,
+            plans=Plans(options.planner),
+        )
         self._loop = StepLoop(
             engine,
             self._drafts,

@@ -18,6 +18,7 @@ from specgrove.core.tree import EMPTY, TokenTree
 from specgrove.engine.batch import Segment
 from specgrove.engine.kv_pool import KVSequence
 from specgrove.engine.runner import Engine
+from specgrove.planning.planner import PLAIN, Asked
 from specgrove.sampling.noise import NOISE_VERSION, NoiseKey
 from specgrove.sampling.verify import Sampler, Verdict
 from specgrove.sampling.warp import Warp
@@ -44,8 +45,16 @@ class Session:
     sequence: KVSequence
     sampler: Sampler
     text: TextTail
-    plan: DraftPlan | None
-    """What drafts are asked for; None when this session decodes plainly."""
+    ceiling: DraftPlan | None
+    """The most that drafts may be asked for; None when this session always decodes plainly."""
+    plan: DraftPlan | None = None
+    """What its draft is asked for now; None while it decodes plainly."""
+    asked: Asked = PLAIN
+    plan_version: int = 0
+    asked_at: float = 0.0
+    """When the last round ended, and the next tree was asked for."""
+    luck: float | None = None
+    """Share of visited nodes whose children held what came next, lately; None before the first tree."""
     id: bytes = field(default_factory=lambda: os.urandom(16))
     epoch: int = 1
     seq: int = 0
@@ -211,7 +220,7 @@ def open_sessions(job: Job, sequence: KVSequence, engine: Engine, plan: DraftPla
                 NoiseKey(job.params.seed, choice),
             ),
             text=TextTail(engine.codec.stream(job.prompt), stops),
-            plan=session_plan(plan, job, choice),
+            ceiling=session_plan(plan, job, choice),
         )
         for choice in range(request.n)
     ]

@@ -17,6 +17,7 @@ from specgrove.core.protocols import TargetObserver
 from specgrove.core.speculate import DraftPlan
 from specgrove.engine.runner import Engine
 from specgrove.errors import DeadlineExceeded, SpecgroveError
+from specgrove.planning.latency import Work as Load
 from specgrove.sampling.verify import Verdict, VerifyJob, verify
 from specgrove.target.drafts import Drafts
 from specgrove.target.fill import Filler, Work
@@ -72,6 +73,7 @@ class StepLoop:
         self._expire(now)
         self._admit(now)
         self.drafts.flush()  # drafts prepare new prompts while we compute them
+        self.drafts.plans.replan(self.running, now)
         work = self._filler.fill(self.running, now)
         if work:
             self._run(work)
@@ -118,21 +120,25 @@ class StepLoop:
             edges.append(edges[-1] + len(w.segment.wanted))
         parts = [(w, logits[a:b]) for w, (a, b) in zip(work, pairwise(edges), strict=True)]
         decodes = [(w.session, own) for w, own in parts if w.session is not None and not w.recomputes]
-        self._verify(decodes)
+        load = _load(work) if len(decodes) == len(work) else None
+        self._verify(decodes, load)
         for w, own in parts:
             if w.session is None or w.recomputes:
                 self._computed(w, own)
         seconds = time.perf_counter() - begun
-        if len(decodes) == len(work):
+        if load is not None:
             self.drafts.stepped(seconds)
+            self.drafts.plans.stepped(load, seconds)
         rows = sum(len(w.segment.tokens) for w in work)
         self._observer.stepped(rows=rows, sessions=len(work), forward_s=self._forward_s, total_s=seconds)
 
-    def _verify(self, decodes: Sequence[tuple[Session, Tensor]]) -> None:
+    def _verify(self, decodes: Sequence[tuple[Session, Tensor]], load: Load | None) -> None:
         """Judge every tree, tell the drafts first (they can start at once), then send the text and settle the KV."""
         verdicts = verify([VerifyJob(s.sampler, s.tree, logits, len(s.tokens)) for s, logits in decodes])
         taken = [session.take(verdict) for (session, _), verdict in zip(decodes, verdicts, strict=True)]
-        for (session, _), (kept, _) in zip(decodes, taken, strict=True):
+        now = time.perf_counter()
+        for (session, _), verdict, (kept, _) in zip(decodes, verdicts, taken, strict=True):
+            self.drafts.plans.took(session, verdict.accepted[: len(kept)], load, now)
             self._tell_draft(session, kept)
         self.drafts.flush()
         for (session, logits), verdict, (kept, text) in zip(decodes, verdicts, taken, strict=True):
@@ -218,3 +224,9 @@ class StepLoop:
             self.running.remove(job)
         elif job in self.waiting:
             self.waiting.remove(job)
+
+
+def _load(work: Sequence[Work]) -> Load:
+    """What a step computes, for the planner."""
+    tokens = sum(len(w.segment.tokens) for w in work)
+    return Load(tokens, len(work), sum(w.segment.sequence.length for w in work))

@@ -1,0 +1,94 @@
+"""What each session asks of its draft: a fixed plan, or whatever the planner finds best for the present load.
+
+All state belongs to the device thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+
+from specgrove.core.speculate import DraftPlan, DraftTree
+from specgrove.planning.acceptance import visits
+from specgrove.planning.latency import Work
+from specgrove.planning.planner import Asked, Planner, Standing
+from specgrove.target.job import Job
+from specgrove.target.session import Session
+
+WIDEST = 4
+"""Most children of a node in a planned tree; the draft keeps the best nodes of a level."""
+LUCK_BOUNDS = (0.4, 0.7)
+"""Sessions are planned together by how often a node's children hold what comes next: seldom, mostly, nearly always."""
+SMOOTHING = 0.1
+"""Weight of the newest round in a session's luck."""
+
+
+class Plans:
+    """Plans of one target replica's sessions. planner: None for a fixed plan."""
+
+    def __init__(self, planner: Planner | None = None) -> None:
+        self.planner = planner
+        self._luck = 0.6
+        """Of new sessions: that of the others, lately."""
+
+    def replan(self, running: Sequence[Job], now: float) -> None:
+        """Decide again when it is time."""
+        if self.planner is None:
+            return
+        decoding = [session for job in running if job.prefilled for session in job.unfinished]
+        if not self.planner.due(len(decoding), now):
+            return
+        self.planner.plan([self._standing(session) for session in decoding], now)
+
+    def next(self, session: Session) -> DraftPlan | None:
+        """The plan for the session's next tree, the present one as long as nothing changed; None: decode plainly."""
+        ceiling = session.ceiling
+        if self.planner is None or ceiling is None:
+            return ceiling
+        asked = self.planner.asked(self._kind(session), session.id)
+        if not asked.nodes:
+            return None
+        nodes, depth = min(asked.nodes, ceiling.max_nodes), min(asked.depth, ceiling.max_depth)
+        if session.asked != Asked(depth, nodes) or session.plan is None:
+            session.asked = Asked(depth, nodes)
+            session.plan_version += 1
+            branching = (min(WIDEST, nodes),) * depth
+            return replace(ceiling, version=session.plan_version, branching=branching, max_nodes=nodes)
+        return session.plan
+
+    def arrived(self, session: Session, message: DraftTree, waited_s: float) -> None:
+        """A tree came."""
+        if self.planner is not None and message.tree is not None:
+            self.planner.drafted(depth=message.tree.depth, draft_s=message.draft_s, waited_s=waited_s)
+
+    def took(self, session: Session, accepted: Sequence[int], work: Work | None, now: float) -> None:
+        """A round of the session, while its tree is still there. work: of a step without prompts."""
+        asked_at, session.asked_at = session.asked_at, now
+        if self.planner is None or not len(session.tree):
+            return
+        seen = visits(session.tree, accepted)
+        kind = self._kind(session)
+        self.planner.took_round(kind, seen)
+        if work is not None and asked_at:
+            self.planner.cycled(work, session.tree.depth, now - asked_at)
+        luck = sum(visit.taken is not None for visit in seen) / len(seen)
+        session.luck = self._of(session) + SMOOTHING * (luck - self._of(session))
+        self._luck += SMOOTHING / 10 * (luck - self._luck)
+
+    def stepped(self, work: Work, seconds: float) -> None:
+        """A step without prompts."""
+        if self.planner is not None:
+            self.planner.stepped(work, seconds)
+
+    def _of(self, session: Session) -> float:
+        return self._luck if session.luck is None else session.luck
+
+    def _kind(self, session: Session) -> Hashable:
+        """Sampled or not, and how lucky its drafts are."""
+        luck = self._of(session)
+        return session.job.params.temperature > 0, sum(luck >= bound for bound in LUCK_BOUNDS)
+
+    def _standing(self, session: Session) -> Standing:
+        ceiling = session.ceiling
+        nodes, depth = (ceiling.max_nodes, ceiling.max_depth) if ceiling is not None else (0, 0)
+        return Standing(self._kind(session), len(session.tokens), nodes, depth)

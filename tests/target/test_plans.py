@@ -1,0 +1,113 @@
+"""Plans that change while sessions run: the output never does, and off means no draft work."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Hashable
+from pathlib import Path
+
+import pytest
+from tests.oracle import Asked as Question
+from tests.oracle import Oracle
+from tests.pairs import VOCAB, Pair, ask, write_pair
+
+from specgrove.core.request import Speculation
+from specgrove.core.sampling import SamplingFields
+from specgrove.core.speculate import DraftPlan
+from specgrove.planning.latency import KNOTS, LatencyModel, Work
+from specgrove.planning.planner import PLAIN, Asked, Planner
+
+CEILING = DraftPlan(branching=(4,) * 6, max_nodes=24)
+PROMPTS = ["The cat", "Numbers: 1 2 3", "zzz", "a b a b a b", "Once upon a time there was", "x = (1 + 2) *"]
+
+
+def believing(*, step_s: float = 0.02, level_s: float = 1e-4) -> Planner:
+    """A planner that starts from such costs; steps of these tiny models soon tell it better."""
+    model = LatencyModel.fit([(Work(n), step_s) for n in (*KNOTS, *KNOTS)])
+    return Planner(model, most_nodes=24, most_depth=6, level_s=level_s)
+
+
+class Restless(Planner):
+    """Asks for something else after every round."""
+
+    def asked(self, kind: Hashable, session: Hashable) -> Asked:
+        """Anything, or nothing."""
+        return random.choice((PLAIN, Asked(1, 1), Asked(2, 7), Asked(6, 24), Asked(4, 4)))
+
+
+class Plain(Planner):
+    """Never asks for anything, not even to probe."""
+
+    def asked(self, kind: Hashable, session: Hashable) -> Asked:
+        """Nothing."""
+        return PLAIN
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A target and a fair draft."""
+    return write_pair(tmp_path_factory.mktemp("pair"), likeness=0.9)
+
+
+@pytest.fixture(scope="module")
+def oracle(models: tuple[Path, Path]) -> Oracle:
+    """The oracle of the target."""
+    return Oracle(models[0], vocab_size=VOCAB)
+
+
+def of_kind(made: type[Planner]) -> Planner:
+    """A planner of another class with the same beliefs."""
+    usual = believing()
+    return made(usual.latency, most_nodes=24, most_depth=6, level_s=usual.level_s)
+
+
+@pytest.mark.parametrize("made", [Planner, Restless], ids=["planned", "restless"])
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+async def test_text_is_the_oracles_under_changing_plans(models, oracle, made, temperature):
+    """Sessions of all kinds, trees on and off and of every size; nothing that the draft sends is called hostile."""
+    pair = Pair(models[0], plan=CEILING, planner=of_kind(made))
+    pair.join(models[1])
+    sampling = SamplingFields(temperature=temperature, seed=5)
+    answers = await asyncio.gather(*(ask(pair.target, text=p, sampling=sampling, max_tokens=48) for p in PROMPTS))
+    await pair.settle()
+    pair.stop()
+
+    for prompt, answer in zip(PROMPTS, answers, strict=True):
+        tokens = list(pair.target.engine.codec.encode(prompt))
+        found = oracle.differences(tokens, answer.tokens[0], Question(temperature=temperature, seed=5))
+        assert [d for d in found if not d.near_tie] == []
+    assert sum(answer.ends[0].stats.num_accepted_tokens for answer in answers) > 20
+    assert set(pair.observer.refused) <= {"stale", "closed"}
+
+
+async def test_off_means_that_drafts_hear_nothing(models):
+    """Not even of the prompt."""
+    pair = Pair(models[0], plan=CEILING, planner=of_kind(Plain))
+    pair.join(models[1])
+    draft, _ = pair.drafts["d"]
+    heard: list[object] = []
+    draft.received = lambda target, updates: heard.extend(updates)  # type: ignore[method-assign]
+    answer = await ask(pair.target, text="The cat", max_tokens=20)
+    await pair.settle()
+    pair.stop()
+
+    assert heard == []
+    assert answer.ends[0].stats.num_drafts == 0
+
+
+async def test_requests_keep_their_own_limits(models):
+    """A request that wants small trees gets none larger, and one that wants none gets none."""
+    pair = Pair(models[0], plan=CEILING, planner=of_kind(Restless))
+    pair.join(models[1])
+    small, none = await asyncio.gather(
+        ask(pair.target, text="zzz", max_tokens=40, speculation=Speculation(max_nodes=3, max_depth=2), trace=True),
+        ask(pair.target, text="zzz", max_tokens=40, speculation=Speculation(mode="off")),
+    )
+    await pair.settle()
+    pair.stop()
+
+    trees = [chunk.trace.tree for chunk in small.chunks if chunk.trace is not None]
+    assert max(len(tree) for tree in trees) in (1, 2, 3)
+    assert max(tree.depth for tree in trees) <= 2
+    assert none.ends[0].stats.num_drafts == 0
