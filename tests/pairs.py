@@ -135,6 +135,7 @@ class Pair:
         kv_slots: int = 4096,
         max_num_seqs: int = 16,
         budget: int = 256,
+        lookup: bool = False,
     ) -> None:
         engine = load(str(target), EngineOptions(dtype="float32", threads=1, kv_slots=kv_slots))
         self.observer = Silent()
@@ -144,6 +145,7 @@ class Pair:
             cluster_token="secret",
             plan=plan,
             planner=planner,
+            lookup=lookup,
             max_num_seqs=max_num_seqs,
             max_num_batched_tokens=budget,
         )

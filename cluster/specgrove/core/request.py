@@ -50,6 +50,8 @@ class GenerateRequest:
     echo: bool = False
     """Also return the prompt's text (and its log-probabilities when `logprobs` is set) in Started."""
     speculation: Speculation = field(default_factory=Speculation)
+    prediction: str | None = None
+    """Text that much of the answer is expected to be; it is only guessed from, and never changes the answer."""
     timeout_s: float | None = None
     trace: bool = False
     """Send a RoundTrace with every chunk."""
@@ -100,6 +102,10 @@ class SpeculationStats:
     num_accepted_tokens: int = 0
     accepted_per_pos: list[int] = field(default_factory=list)
     stale_trees: int = 0
+    accepted_prediction_tokens: int = 0
+    """Of the client's prediction: tokens that were guessed from it and were right."""
+    rejected_prediction_tokens: int = 0
+    """And that were wrong, or came after a wrong one."""
 
     def add(self, other: SpeculationStats) -> None:
         """Add the counts of another choice."""
@@ -108,6 +114,8 @@ class SpeculationStats:
         self.num_draft_tokens += other.num_draft_tokens
         self.num_accepted_tokens += other.num_accepted_tokens
         self.stale_trees += other.stale_trees
+        self.accepted_prediction_tokens += other.accepted_prediction_tokens
+        self.rejected_prediction_tokens += other.rejected_prediction_tokens
         longer = max(len(self.accepted_per_pos), len(other.accepted_per_pos))
         mine = self.accepted_per_pos + [0] * (longer - len(self.accepted_per_pos))
         theirs = other.accepted_per_pos + [0] * (longer - len(other.accepted_per_pos))

@@ -134,6 +134,17 @@ class TokenTree:
             renamed[node] = known[place]
         return TokenTree(tuple(tokens), tuple(parents))
 
+    def follow(self, tokens: Iterable[int]) -> list[int]:
+        """Nodes that carry `tokens`, from the first level down, as far as they are in the tree."""
+        places = {place: node for node, place in enumerate(zip(self.parents, self.tokens, strict=True))}
+        nodes: list[int] = []
+        for token in tokens:
+            node = places.get((nodes[-1] if nodes else ROOT, token))
+            if node is None:
+                break
+            nodes.append(node)
+        return nodes
+
     def descend(self, token: int) -> TokenTree | None:
         """The tree below the first-level child that carries `token`; None when there is no such child."""
         for node, parent in enumerate(self.parents):

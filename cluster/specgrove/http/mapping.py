@@ -20,6 +20,7 @@ def chat_request(asked: ChatRequest, request_id: str) -> GenerateRequest:
     )
     return _request(
         asked, request_id, messages=messages, logprobs=asked.top_logprobs if asked.logprobs else None,
+        prediction=asked.prediction.content if asked.prediction is not None else None,
         user=asked.user or asked.safety_identifier,
     )  # fmt: skip
 
@@ -73,6 +74,7 @@ def _request(
     tokens: tuple[int, ...] | None = None,
     messages: tuple[ChatMessage, ...] | None = None,
     echo: bool = False,
+    prediction: str | None = None,
 ) -> GenerateRequest:
     limits = asked.speculation
     return GenerateRequest(
@@ -91,6 +93,7 @@ def _request(
         logprobs=logprobs,
         echo=echo,
         speculation=Speculation(mode=limits.mode, max_nodes=limits.max_nodes, max_depth=limits.max_depth),
+        prediction=prediction,
         timeout_s=asked.timeout_s,
         user=user or None,
         metadata=asked.metadata,

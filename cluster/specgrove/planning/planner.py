@@ -29,6 +29,8 @@ PROBE_DEPTH, PROBE_NODES = 2, 4
 """A probe's tree: cheap, and tells much."""
 FADE_S = 5.0
 """Seconds without drafting after which what was known of a draft weighs 1/e: it may have changed."""
+PRICED_NODES = 8
+"""Nodes over which the price of one more is averaged: costs are staircases."""
 SMOOTHING = 0.1
 """Weight of the newest observation of draft and network."""
 
@@ -88,6 +90,10 @@ class Planner:
     budget: Budget | None = None
     _estimates: dict[Hashable, AcceptanceEstimate] = field(default_factory=dict)
     _asked: dict[Hashable, Asked] = field(default_factory=dict)
+    _groups: dict[Hashable, Group] = field(default_factory=dict)
+    _costs: _RoundCosts | None = None
+    _nodes: int = 0
+    """Tree nodes of all sessions together."""
     draft: Draft = field(init=False)
     _planned_at: float = float("-inf")
     _planned_for: int = 0
@@ -136,12 +142,12 @@ class Planner:
         by_kind: dict[Hashable, list[Standing]] = {}
         for one in standings:
             by_kind.setdefault(one.kind, []).append(one)
-        groups = [self._group(kind, members) for kind, members in by_kind.items()]
-        costs = _RoundCosts(self, len(standings), sum(one.context for one in standings))
-        budget = self.budget = self._settled(groups, list(by_kind), costs)
-        self._asked = {
-            kind: Asked(budget.depth, nodes) for kind, nodes in zip(by_kind, budget.nodes, strict=True) if nodes
-        }
+        self._groups = {kind: self._group(kind, members) for kind, members in by_kind.items()}
+        self._costs = _RoundCosts(self, len(standings), sum(one.context for one in standings))
+        budget = self.budget = self._settled(list(self._groups.values()), list(by_kind), self._costs)
+        asked = dict(zip(by_kind, budget.nodes, strict=True))
+        self._asked = {kind: Asked(budget.depth, nodes) for kind, nodes in asked.items() if nodes}
+        self._nodes = sum(group.members * asked[kind] for kind, group in self._groups.items())
         for kind in by_kind:
             if kind in self._asked:
                 self._probes.pop(kind, None)
@@ -162,6 +168,26 @@ class Planner:
         if probe.session != session:
             return PLAIN
         return Asked(min(PROBE_DEPTH, self.most_depth), min(PROBE_NODES, self.most_nodes))
+
+    def price(self) -> float:
+        """Expected tokens that one more node of the present load must bring to pay for its time."""
+        if self.budget is None or self._costs is None:
+            return 0.0
+        more = self._nodes + np.array([0, PRICED_NODES])
+        low, high = self._costs(more, self.budget.depth)
+        return float(self.budget.goodput * (high - low) / PRICED_NODES)
+
+    def beats(self, tokens: float, nodes: int, kind: Hashable) -> bool:
+        """Whether a session that brings so many tokens with so many nodes of its own gains by not being drafted for.
+
+        tokens: expected of a round without a draft. Compared as if every session were in its place.
+        """
+        group = self._groups.get(kind)
+        if self.budget is None or self._costs is None or group is None:
+            return False
+        drafted = max(tokens, group.gains.tokens(self.budget.depth, self._asked.get(kind, PLAIN).nodes))
+        plain_s = self._costs(np.array([nodes * self._costs.sessions]), 0)[0]
+        return bool(tokens / plain_s > drafted / self.budget.seconds)
 
     # -- parts --------------------------------------------------------------------------------------------------------
 

@@ -45,7 +45,18 @@ def accept(request: GenerateRequest, engine: Engine, *, max_num_seqs: int, emit:
         emit=emit,
         arrived=arrived,
         deadline=deadline,
+        prediction=_prediction(request, engine),
     )
+
+
+def _prediction(request: GenerateRequest, engine: Engine) -> tuple[int, ...]:
+    """Its tokens as a text of their own; where they begin otherwise in the answer, a guess is lost and found again."""
+    if not request.prediction:
+        return ()
+    try:
+        return engine.codec.encode(request.prediction, add_special_tokens=False)
+    except RequestError as error:
+        raise RequestError(error.message, param="prediction") from None
 
 
 def _prompt(request: GenerateRequest, engine: Engine) -> tuple[int, ...]:

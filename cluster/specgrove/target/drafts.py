@@ -86,11 +86,13 @@ class Drafts:
     def add(self, link: Link) -> None:
         """A draft connected."""
         self.links.append(link)
+        self.plans.drafts = len(self.links)
 
     def remove(self, link: Link) -> list[Session]:
         """A draft went away; returns its sessions, which are free to be opened elsewhere."""
         if link in self.links:
             self.links.remove(link)
+            self.plans.drafts = len(self.links)
         orphans = list(link.sessions.values())
         for session in orphans:
             if session.wait_until:
@@ -253,7 +255,7 @@ class Drafts:
         link.tree_s = waited if link.tree_s is None else link.tree_s + SMOOTHING * (waited - link.tree_s)
         session.waited_s = waited
         self.plans.arrived(session, message, waited)
-        if len(tree) >= len(session.tree):
+        if len(tree) >= len(session.drafted):
             session.set_tree(tree, draft=link.card.replica, draft_s=message.draft_s)
 
     def _usable(self, session: Session, message: DraftTree) -> TokenTree | None:

@@ -52,12 +52,12 @@ class Filler:
     def _ready(self, session: Session, now: float) -> bool:
         if session.behind:
             return False
-        if len(session.tree):
-            return True
-        if session.wait_until > now:
-            return False
-        if session.wait_until:
-            self.drafts.missed(session, now)
+        if not len(session.drafted):
+            if session.wait_until > now:
+                return False
+            if session.wait_until:
+                self.drafts.missed(session, now)
+        session.join()
         return True
 
     def _decode(self, session: Session, rows: int, work: Sequence[Work], decoding: Sequence[Session]) -> Segment | None:

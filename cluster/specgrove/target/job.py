@@ -30,6 +30,8 @@ class Job:
     emit: Emit
     arrived: float
     deadline: float | None
+    prediction: tuple[int, ...] = ()
+    """Tokens of the text that the client expects."""
     sequence: KVSequence | None = None
     """KV of the prompt while it is computed; handed to the first session afterwards."""
     cached_tokens: int = 0

@@ -5,13 +5,16 @@ All state belongs to the device thread.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from specgrove.core.speculate import DraftPlan, DraftTree
 from specgrove.planning.acceptance import visits
+from specgrove.planning.goodput import chain_tokens
 from specgrove.planning.latency import Work
 from specgrove.planning.planner import Asked, Planner, Standing
+from specgrove.target.guesses import Chances
 from specgrove.target.job import Job
 from specgrove.target.session import Session
 
@@ -19,6 +22,10 @@ WIDEST = 4
 """Most children of a node in a planned tree; the draft keeps the best nodes of a level."""
 LUCK_BOUNDS = (0.4, 0.7)
 """Sessions are planned together by how often a node's children hold what comes next: seldom, mostly, nearly always."""
+LONGEST_GUESS = 24
+"""Most tokens that a target guesses by itself."""
+PRICE = 0.25
+"""Without a planner: chance of being right from which a guessed token is worth checking."""
 SMOOTHING = 0.1
 """Weight of the newest round in a session's luck."""
 
@@ -28,6 +35,9 @@ class Plans:
 
     def __init__(self, planner: Planner | None = None) -> None:
         self.planner = planner
+        self.chances = Chances()
+        self.drafts = 0
+        """Drafts that are connected."""
         self._luck = 0.6
         """Of new sessions: that of the others, lately."""
 
@@ -46,7 +56,7 @@ class Plans:
         if self.planner is None or ceiling is None:
             return ceiling
         asked = self.planner.asked(self._kind(session), session.id)
-        if not asked.nodes:
+        if not asked.nodes or self._pays_alone(session):
             return None
         nodes, depth = min(asked.nodes, ceiling.max_nodes), min(asked.depth, ceiling.max_depth)
         if session.asked != Asked(depth, nodes) or session.plan is None:
@@ -61,16 +71,41 @@ class Plans:
         if self.planner is not None and message.tree is not None:
             self.planner.drafted(depth=message.tree.depth, draft_s=message.draft_s, waited_s=waited_s)
 
-    def took(self, session: Session, accepted: Sequence[int], work: Work | None, now: float) -> None:
+    def guess(self, session: Session) -> None:
+        """Let the session guess by itself, as many tokens as pay."""
+        if session.guesses is None:
+            return
+        tokens, kind = session.guesses.guess(LONGEST_GUESS)
+        worth = self._worth(self.chances.of(kind)) if tokens else 0
+        session.coming = (tokens[:worth], kind) if worth else ((), "")
+
+    def _pays_alone(self, session: Session) -> bool:
+        """A guess so good that waiting for a draft's tree would not pay."""
+        tokens, kind = session.coming
+        if self.planner is None or not tokens:
+            return False
+        expected = chain_tokens(self.chances.of(kind), len(tokens))
+        return self.planner.beats(expected, len(tokens), self._kind(session))
+
+    def _worth(self, chance: float) -> int:
+        """Guessed tokens that pay, when each is right with this chance after the ones before it."""
+        price = PRICE if self.planner is None else self.planner.price()
+        if chance >= 1 or price <= 0:
+            return LONGEST_GUESS
+        return min(LONGEST_GUESS, max(0, int(math.log(min(price, 1.0)) / math.log(chance))))
+
+    def took(self, session: Session, emitted: Sequence[int], work: Work | None, now: float) -> None:
         """A round of the session, while its tree is still there. work: of a step without prompts."""
         asked_at, session.asked_at = session.asked_at, now
-        if self.planner is None or not len(session.tree):
+        if session.guess:
+            self.chances.observe(session.guess_kind, *session.guessed(emitted))
+        if self.planner is None or not len(session.drafted):
             return
-        seen = visits(session.tree, accepted)
+        seen = visits(session.drafted, session.drafted.follow(emitted))
         kind = self._kind(session)
         self.planner.took_round(kind, seen)
         if work is not None and asked_at:
-            self.planner.cycled(work, session.tree.depth, now - asked_at)
+            self.planner.cycled(work, session.drafted.depth, now - asked_at)
         luck = sum(visit.taken is not None for visit in seen) / len(seen)
         session.luck = self._of(session) + SMOOTHING * (luck - self._of(session))
         self._luck += SMOOTHING / 10 * (luck - self._luck)
@@ -90,5 +125,5 @@ class Plans:
 
     def _standing(self, session: Session) -> Standing:
         ceiling = session.ceiling
-        nodes, depth = (ceiling.max_nodes, ceiling.max_depth) if ceiling is not None else (0, 0)
+        nodes, depth = (ceiling.max_nodes, ceiling.max_depth) if ceiling is not None and self.drafts else (0, 0)
         return Standing(self._kind(session), len(session.tokens), nodes, depth)

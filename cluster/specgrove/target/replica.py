@@ -48,6 +48,8 @@ class TargetOptions:
     """The most that drafts are asked for; None: this target always decodes plainly."""
     planner: Planner | None = None
     """Decides how much of `plan` is asked for at a time; None: always all of it."""
+    lookup: bool = False
+    """Guess also from what a session has said before."""
     max_tree_wait_s: float | None = None
     """Longest wait of a session for its tree; None: the rule of docs/adr/0001."""
     max_num_seqs: int = 64
@@ -97,6 +99,7 @@ class TargetReplica:
             plan=options.plan,
             max_num_seqs=options.max_num_seqs,
             max_batched_tokens=options.max_num_batched_tokens,
+            lookup=options.lookup,
         )
         self._inbox: deque[Callable[[], None]] = deque()
         self._wake = threading.Condition()

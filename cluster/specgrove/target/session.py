@@ -22,6 +22,7 @@ from specgrove.planning.planner import PLAIN, Asked
 from specgrove.sampling.noise import NOISE_VERSION, NoiseKey
 from specgrove.sampling.verify import Sampler, Verdict
 from specgrove.sampling.warp import Warp
+from specgrove.target.guesses import PREDICTION, Guesses
 from specgrove.target.stops import Stop, StopRules, TextTail
 
 if TYPE_CHECKING:
@@ -63,7 +64,17 @@ class Session:
     """(length, hash, time) of the last commits that a draft was told of: what a tree may extend."""
     stats: SpeculationStats = field(default_factory=SpeculationStats)
     link: Link | None = None
+    guesses: Guesses | None = None
+    """What this replica guesses by itself; None: nothing."""
+    guess: tuple[int, ...] = ()
+    """Such a guess for the next round, and which kind it is."""
+    guess_kind: str = ""
+    coming: tuple[tuple[int, ...], str] = ((), "")
+    """The guess for the round after this one, which is still being settled."""
     tree: TokenTree = EMPTY
+    """All nodes of the next round: the draft's and the guess."""
+    drafted: TokenTree = EMPTY
+    """The draft's own."""
     tree_draft_s: float = 0.0
     tree_from: str = ""
     wait_until: float = 0.0
@@ -115,7 +126,7 @@ class Session:
             shown.append(text)
             if self.finished is not None:
                 break
-        self._count(len(kept), accepted=min(len(verdict.accepted), len(kept)))
+        self._count(kept, accepted=min(len(verdict.accepted), len(kept)))
         self.extend(kept)
         return kept, "".join(shown)
 
@@ -125,17 +136,29 @@ class Session:
         rows = [0, *(node + 1 for node in verdict.accepted)][:kept]
         tokens = [pending, *(self.tree.tokens[node] for node in verdict.accepted)][:kept]
         self.sequence.commit(rows, tokens)
-        self.drop_tree()
+        self.begin_round()
 
     def extend(self, tokens: Sequence[int]) -> None:
         """Append committed tokens."""
         self.tokens.extend(tokens)
         self.sampler.warp.append(tokens)
         self.prefix.extend(tokens)
+        if self.guesses is not None:
+            self.guesses.extend(tokens)
 
-    def _count(self, emitted: int, *, accepted: int) -> None:
+    def guessed(self, emitted: Sequence[int]) -> tuple[int, int]:
+        """Of the guess: tokens that the round checked, and how many of them `emitted` begins with."""
+        offered = len(self.tree.follow(self.guess))
+        right = next((i for i, pair in enumerate(zip(self.guess, emitted, strict=False)) if pair[0] != pair[1]), None)
+        return offered, min(offered, len(emitted) if right is None else right)
+
+    def _count(self, emitted: Sequence[int], *, accepted: int) -> None:
         stats = self.stats
         stats.rounds += 1
+        if self.guess_kind == PREDICTION:
+            offered, right = self.guessed(emitted)
+            stats.accepted_prediction_tokens += right
+            stats.rejected_prediction_tokens += offered - right
         if len(self.tree) == 0:
             return
         stats.num_drafts += 1
@@ -160,12 +183,27 @@ class Session:
         return Segment(self.sequence, tokens, positions, None, [])
 
     def set_tree(self, tree: TokenTree, *, draft: str, draft_s: float) -> None:
-        """Take the tree for the next round."""
-        self.tree, self.tree_from, self.tree_draft_s = tree, draft, draft_s
+        """Take the draft's tree for the next round."""
+        self.drafted = self.tree = tree
+        self.tree_from, self.tree_draft_s = draft, draft_s
+
+    def join(self) -> None:
+        """The round begins: what the draft sent and what was guessed here are one tree."""
+        if self.guess:
+            asked = self.job.request.speculation
+            both = self.drafted.union(TokenTree.chain(self.guess))
+            self.tree = both.trim(max_nodes=asked.max_nodes or len(both), max_depth=asked.max_depth or both.depth)
+
+    def begin_round(self) -> None:
+        """The last round is over; what was guessed meanwhile is for the next one."""
+        self.drop_tree()
+        (self.guess, self.guess_kind), self.coming = self.coming, ((), "")
 
     def drop_tree(self) -> None:
-        """The round is over."""
-        self.tree, self.tree_from, self.tree_draft_s = EMPTY, "", 0.0
+        """Forget all nodes."""
+        self.tree = self.drafted = EMPTY
+        self.tree_from, self.tree_draft_s = "", 0.0
+        self.guess, self.guess_kind = (), ""
 
     def rewind(self, sequence: KVSequence) -> None:
         """Start over from tokens alone (preemption): the KV is computed again from the committed tokens."""
@@ -193,7 +231,16 @@ def session_plan(plan: DraftPlan | None, job: Job, choice: int) -> DraftPlan | N
     )
 
 
-def open_sessions(job: Job, sequence: KVSequence, engine: Engine, plan: DraftPlan | None) -> list[Session]:
+def own_guesses(job: Job, *, lookup: bool) -> Guesses | None:
+    """What this replica may guess for a choice by itself; None when the request wants no speculation."""
+    if job.request.speculation.mode == "off" or job.max_tokens <= 1 or not (lookup or job.prediction):
+        return None
+    return Guesses(job.prompt, lookup=lookup, prediction=job.prediction)
+
+
+def open_sessions(
+    job: Job, sequence: KVSequence, engine: Engine, plan: DraftPlan | None, *, lookup: bool
+) -> list[Session]:
     """One session per choice. All name the prompt's KV until the prompt is computed; then each gets its own fork."""
     request = job.request
     stops = StopRules(
@@ -221,6 +268,7 @@ def open_sessions(job: Job, sequence: KVSequence, engine: Engine, plan: DraftPla
             ),
             text=TextTail(engine.codec.stream(job.prompt), stops),
             ceiling=session_plan(plan, job, choice),
+            guesses=own_guesses(job, lookup=lookup),
         )
         for choice in range(request.n)
     ]

@@ -39,6 +39,7 @@ class StepLoop:
         plan: DraftPlan | None,
         max_num_seqs: int,
         max_batched_tokens: int,
+        lookup: bool = False,
     ) -> None:
         self.engine = engine
         self.drafts = drafts
@@ -47,6 +48,7 @@ class StepLoop:
         self.waiting: deque[Job] = deque()
         self.running: list[Job] = []
         self._observer = observer
+        self._lookup = lookup
         self._filler = Filler(engine, drafts, max_batched_tokens=max_batched_tokens)
         self._out = Outgoing(engine.codec, observer)
         self._forward_s = 0.0
@@ -105,7 +107,7 @@ class StepLoop:
             job.cached_tokens = job.sequence.length
             self.running.append(job)
             try:
-                job.sessions = open_sessions(job, job.sequence, self.engine, self.plan)
+                job.sessions = open_sessions(job, job.sequence, self.engine, self.plan, lookup=self._lookup)
             except SpecgroveError as error:
                 self._fail(job, error)
                 continue
@@ -137,8 +139,9 @@ class StepLoop:
         verdicts = verify([VerifyJob(s.sampler, s.tree, logits, len(s.tokens)) for s, logits in decodes])
         taken = [session.take(verdict) for (session, _), verdict in zip(decodes, verdicts, strict=True)]
         now = time.perf_counter()
-        for (session, _), verdict, (kept, _) in zip(decodes, verdicts, taken, strict=True):
-            self.drafts.plans.took(session, verdict.accepted[: len(kept)], load, now)
+        for (session, _), (kept, _) in zip(decodes, taken, strict=True):
+            self.drafts.plans.took(session, kept, load, now)
+            self.drafts.plans.guess(session)
             self._tell_draft(session, kept)
         self.drafts.flush()
         for (session, logits), verdict, (kept, text) in zip(decodes, verdicts, taken, strict=True):
@@ -192,7 +195,9 @@ class StepLoop:
             session.drop_tree()
             verdict = Verdict((), (session.sampler.draw(logits, len(session.tokens)),))
             kept, text = session.take(verdict)
+            self.drafts.plans.guess(session)
             self._tell_draft(session, kept)
+            session.begin_round()
             self._out.round(session, verdict, kept, text, logits[None], forward_s=self._forward_s)
             if session.finished is not None:
                 self._finish(session)

@@ -8,13 +8,27 @@ from typing import Any
 from specgrove.core.request import SpeculationStats
 
 
-def usage(*, prompt_tokens: int, completion_tokens: int, cached_tokens: int) -> dict[str, Any]:
-    """OpenAI's usage object. A prompt counts once, whatever n is."""
+def usage(
+    *,
+    prompt_tokens: int,
+    completion_tokens: int,
+    cached_tokens: int,
+    accepted_prediction: int,
+    rejected_prediction: int,
+) -> dict[str, Any]:
+    """OpenAI's usage object. A prompt counts once, whatever n is.
+
+    Tokens of the client's prediction are guesses: the rejected ones cost a little time and are not part of the output.
+    """
     return {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": completion_tokens,
         "total_tokens": prompt_tokens + completion_tokens,
         "prompt_tokens_details": {"cached_tokens": cached_tokens},
+        "completion_tokens_details": {
+            "accepted_prediction_tokens": accepted_prediction,
+            "rejected_prediction_tokens": rejected_prediction,
+        },
     }
 
 

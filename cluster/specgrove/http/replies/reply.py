@@ -100,10 +100,13 @@ class Reply:
     def usage(self) -> dict[str, Any]:
         """The usage so far."""
         completion = sum(row.tokens for row in self._rows if row is not None)
+        ended = [row.end.stats for row in self._rows if row is not None and row.end is not None]
         return usage(
             prompt_tokens=sum(self._prompt_tokens),
             completion_tokens=completion,
             cached_tokens=sum(self._cached_tokens),
+            accepted_prediction=sum(stats.accepted_prediction_tokens for stats in ended),
+            rejected_prediction=sum(stats.rejected_prediction_tokens for stats in ended),
         )
 
     def metrics(self) -> dict[str, Any]:

@@ -48,6 +48,13 @@ class Message(Strict):
     name: Annotated[str | None, text(64)] = None
 
 
+class StaticPrediction(Strict):
+    """OpenAI's predicted output: text that much of the answer is expected to be."""
+
+    type: Annotated[Literal["content"], one_of("content")]
+    content: Annotated[str, checked(_content)]
+
+
 class ChatRequest(GenerationFields):
     """OpenAI's chat completion request, with vLLM's extras and ours."""
 
@@ -57,6 +64,8 @@ class ChatRequest(GenerationFields):
     max_completion_tokens: Annotated[int | None, whole(0, MAX_NEW_TOKENS)] = None
     logprobs: Annotated[bool, FLAG] = False
     top_logprobs: Annotated[int, whole(0, MAX_LOGPROBS)] = 0
+    prediction: StaticPrediction | None = None
+    """Only guessed from; the answer is the same without it."""
     safety_identifier: Annotated[str | None, text(512, empty=True)] = None
     """OpenAI's newer name for `user`."""
 

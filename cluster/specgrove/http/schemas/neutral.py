@@ -62,7 +62,6 @@ CHAT: Neutral = _SHARED | {
     "modalities": (["text"],),
     "moderation": (),
     "parallel_tool_calls": (True, False),
-    "prediction": (),
     "prompt_cache_key": ("",),
     "prompt_cache_options": (),
     "prompt_cache_retention": ("in_memory", "in-memory"),

@@ -29,9 +29,12 @@ _SAMPLING_SCALARS = (
 )  # fmt: skip
 _SAMPLING_IDS = ("allowed_token_ids", "banned_token_ids")
 _REQUEST_SCALARS = ("request_id", "model", "min_tokens", "ignore_eos", "echo", "trace")
-_REQUEST_OPTIONAL = ("max_tokens", "logprobs", "timeout_s", "user")
+_REQUEST_OPTIONAL = ("max_tokens", "logprobs", "timeout_s", "user", "prediction")
 _TRACE_SCALARS = ("draft", "draft_s", "verify_s", "round_s")
-_STATS_SCALARS = ("rounds", "num_drafts", "num_draft_tokens", "num_accepted_tokens", "stale_trees")
+_STATS_SCALARS = (
+    "rounds", "num_drafts", "num_draft_tokens", "num_accepted_tokens", "stale_trees",
+    "accepted_prediction_tokens", "rejected_prediction_tokens",
+)  # fmt: skip
 
 _MODE_OUT = {"auto": pb.SPECULATION_MODE_AUTO, "off": pb.SPECULATION_MODE_OFF}
 _MODE_IN: dict[int, Literal["auto", "off"]] = {
