@@ -146,8 +146,9 @@ class FakeBackend:
     def _end(self, choice: int, count: int, stop: str | None, limit: int) -> ChoiceFinished:
         whole = count == len(SCRIPT_BYTES)
         stats = SpeculationStats(
-            rounds=5, num_drafts=4, num_draft_tokens=16, num_accepted_tokens=6, accepted_per_pos=[3, 2, 1]
-        )
+            rounds=5, num_drafts=4, num_draft_tokens=16, num_accepted_tokens=6, accepted_per_pos=[3, 2, 1],
+            accepted_prediction_tokens=3, rejected_prediction_tokens=2,
+        )  # fmt: skip
         return ChoiceFinished(
             choice=choice,
             reason=self.reason or ("stop" if stop is not None or whole else "length"),

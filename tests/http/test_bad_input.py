@@ -135,8 +135,14 @@ CHAT_ONLY = [
     ({"chat_template": "{{ x }}"}, "chat_template"),
     ({"user": "a", "safety_identifier": "b"}, "safety_identifier"),
     ({"prompt": "hi"}, "prompt"),
+    ({"prediction": "hi"}, "prediction"),
+    ({"prediction": {"content": "hi"}}, "prediction.type"),
+    ({"prediction": {"type": "guess", "content": "hi"}}, "prediction.type"),
+    ({"prediction": {"type": "content", "content": 5}}, "prediction.content"),
+    ({"prediction": {"type": "content", "content": "hi", "weight": 1}}, "prediction.weight"),
 ]
 TEXT_ONLY = [
+    ({"prediction": {"type": "content", "content": "hi"}}, "prediction"),
     ({"prompt": None}, "prompt"),
     ({"prompt": []}, "prompt"),
     ({"prompt": [[]]}, "prompt"),

@@ -105,6 +105,7 @@ async def test_every_field_arrives(client: httpx2.AsyncClient, backend: FakeBack
         "safety_identifier": "who",
         "metadata": {"run": "1"},
         "speculation": {"mode": "off", "max_nodes": 4, "max_depth": 2},
+        "prediction": {"type": "content", "content": [{"type": "text", "text": "so"}, {"type": "text", "text": "on"}]},
         "timeout_s": 30,
     }
     reply = await client.post("/v1/chat/completions", json=body, headers={"X-Request-Id": "mine"})
@@ -138,6 +139,7 @@ async def test_every_field_arrives(client: httpx2.AsyncClient, backend: FakeBack
         ignore_eos=True,
         logprobs=3,
         speculation=Speculation(mode="off", max_nodes=4, max_depth=2),
+        prediction="so\non",
         timeout_s=30.0,
         user="who",
         metadata={"run": "1"},

@@ -71,6 +71,7 @@ async def test_usage_chunks(client: httpx2.AsyncClient) -> None:
         "completion_tokens": 6,
         "total_tokens": 8,
         "prompt_tokens_details": {"cached_tokens": 1},
+        "completion_tokens_details": {"accepted_prediction_tokens": 3, "rejected_prediction_tokens": 2},
     }
     assert last["metrics"] == {"seed": SEED, "speculative_decoding": SPECULATION}
     assert not any("metrics" in chunk for chunk in asked[:-1])

@@ -114,6 +114,7 @@ def requests(draw):
                 Speculation, mode=st.sampled_from(["auto", "off"]), max_nodes=maybe(int32), max_depth=maybe(int32)
             )
         ),
+        prediction=draw(maybe(text)),
         timeout_s=draw(maybe(number)),
         trace=draw(st.booleans()),
         user=draw(maybe(text)),
@@ -130,6 +131,7 @@ traces = st.builds(
 stats = st.builds(
     SpeculationStats, rounds=int64, num_drafts=int64, num_draft_tokens=int64, num_accepted_tokens=int64,
     accepted_per_pos=st.lists(int64, max_size=4), stale_trees=int64,
+    accepted_prediction_tokens=int64, rejected_prediction_tokens=int64,
 )  # fmt: skip
 events = st.one_of(
     st.builds(
