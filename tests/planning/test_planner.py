@@ -185,3 +185,21 @@ def test_limits_of_requests_are_kept():
 
     assert 0 < planner.asked("all", 1).nodes <= 3
     assert planner.asked("all", 1).depth <= 2
+
+
+def test_a_model_that_no_longer_holds_is_brought_up_to_date():
+    """The machine got twice as slow, and larger steps three times: soon the predictions are right again."""
+    machine = Machine()
+    planner = Planner(machine.latency(), most_nodes=16, most_depth=4, level_s=0.001)
+
+    def now(tokens):
+        return machine.step_s(tokens) * (3.0 if tokens > 8 else 2.0)
+
+    rng = random.Random(0)
+    for _ in range(2000):
+        tokens = rng.choice((1, 2, 4, 8, 16, 32))
+        planner.stepped(Work(tokens), now(tokens) * rng.uniform(0.95, 1.05))
+
+    for tokens in (1, 8, 16, 32):
+        assert planner.step.factor * planner.latency.seconds(Work(tokens)) == pytest.approx(now(tokens), rel=0.2)
+    assert planner.latency.seconds(Work(128)) > 1.5 * machine.step_s(128)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from specgrove.core.cards import Load, ModelCard, ReplicaCard
 from specgrove.state import StateStore
+from specgrove.state.store import MOST_PROFILES
 
 MODEL = ModelCard(
     name="m", architecture="llama", parameters=1, layers=1, hidden_size=1, vocab_size=1, vocab_hash="v",
@@ -107,3 +108,25 @@ class StoreContract:
         lost = await version(8.0)
 
         assert start < came == loaded < draining < lost
+
+    async def test_profiles_are_kept_by_key(self, store: StateStore):
+        """The newest of each key, found by how the key begins."""
+        await store.keep("latency/a", {"at": [1.0, 2.5]})
+        await store.keep("latency/b", {"at": []})
+        await store.keep("acceptance/a", {"hits": [[0.5]]})
+        await store.keep("latency/a", {"at": [3.0]})
+
+        assert await store.kept("latency/") == {"latency/a": {"at": [3.0]}, "latency/b": {"at": []}}
+        assert await store.kept("acceptance/a") == {"acceptance/a": {"hits": [[0.5]]}}
+        assert await store.kept("nothing") == {}
+
+    async def test_old_profiles_make_room(self, store: StateStore):
+        """A store does not grow without end; what was written last stays."""
+        for number in range(MOST_PROFILES + 10):
+            await store.keep(f"p/{number}", {})
+        await store.keep("p/10", {"again": 1})
+
+        kept = await store.kept("p/")
+        assert len(kept) == MOST_PROFILES
+        assert "p/9" not in kept
+        assert kept["p/10"] == {"again": 1}

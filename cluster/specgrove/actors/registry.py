@@ -11,7 +11,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import ray
@@ -61,6 +61,16 @@ class RegistryCore:
         """Forget a replica."""
         await self._store.remove(replica, now=self._now())
         self._wake()
+
+    async def keep(self, key: str, profile: Mapping[str, Any]) -> None:
+        """Keep what was measured."""
+        self._now()
+        await self._store.keep(key, profile)
+
+    async def kept(self, prefix: str) -> dict[str, Mapping[str, Any]]:
+        """What was measured."""
+        self._now()
+        return await self._store.kept(prefix)
 
     async def watch(self, version: int, wait_s: float) -> Snapshot:
         """The replicas, as soon as the version is not `version` any more, at the latest after `wait_s` seconds."""
@@ -127,6 +137,14 @@ class Registry:
     async def remove(self, replica: str) -> None:
         """See StateStore.remove."""
         await self._call(lambda actor: actor.remove.remote(replica))
+
+    async def keep(self, key: str, profile: Mapping[str, Any]) -> None:
+        """See StateStore.keep."""
+        await self._call(lambda actor: actor.keep.remote(key, profile))
+
+    async def kept(self, prefix: str) -> dict[str, Mapping[str, Any]]:
+        """See StateStore.kept."""
+        return await self._call(lambda actor: actor.kept.remote(prefix))
 
     async def watch(self, version: int, *, wait_s: float) -> Snapshot:
         """See RegistryCore.watch."""

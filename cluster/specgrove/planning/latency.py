@@ -97,6 +97,16 @@ class LatencyModel:
         rising = np.maximum.accumulate(np.maximum(values[: len(knots)], 1e-9)).tolist()
         return cls(tuple(knots), tuple(rising), *values[len(knots) :])
 
+    def refreshed(self, observed: Sequence[tuple[Work, float]], factor: float) -> LatencyModel:
+        """This model brought up to date: all its times multiplied by `factor`, then bent to what was observed since.
+
+        Where nothing was observed the scaled model stays, so that a replica which has seen small steps alone does not
+        forget what large ones cost.
+        """
+        grid = [Work(knot * sessions, sessions, 256 * sessions) for knot in self.knots for sessions in (1, 4)]
+        believed = [(work, factor * self.seconds(work)) for work in grid]
+        return LatencyModel.fit([*believed, *observed], self.knots)
+
     def error(self, measured: Iterable[tuple[Work, float]]) -> float:
         """Mean relative error of the predictions."""
         return float(np.mean([abs(self.seconds(work) - seconds) / seconds for work, seconds in measured]))

@@ -6,6 +6,7 @@ the next trees of each kind of session should be; nothing at all when plain deco
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
@@ -31,6 +32,8 @@ FADE_S = 5.0
 """Seconds without drafting after which what was known of a draft weighs 1/e: it may have changed."""
 PRICED_NODES = 8
 """Nodes over which the price of one more is averaged: costs are staircases."""
+REMEMBERED_STEPS = 256
+"""Steps from which a latency model that no longer holds is brought up to date."""
 SMOOTHING = 0.1
 """Weight of the newest observation of draft and network."""
 
@@ -92,6 +95,7 @@ class Planner:
     _asked: dict[Hashable, Asked] = field(default_factory=dict)
     _groups: dict[Hashable, Group] = field(default_factory=dict)
     _costs: _RoundCosts | None = None
+    _steps: deque[tuple[Work, float]] = field(default_factory=lambda: deque(maxlen=REMEMBERED_STEPS))
     _nodes: int = 0
     """Tree nodes of all sessions together."""
     draft: Draft = field(init=False)
@@ -108,6 +112,11 @@ class Planner:
     def stepped(self, work: Work, seconds: float) -> None:
         """A step of the target without prompts."""
         self.step.observe(self.latency.seconds(work), seconds)
+        self._steps.append((work, seconds))
+        if self.step.drifted and len(self._steps) == self._steps.maxlen:
+            self.latency = self.latency.refreshed(self._steps, self.step.factor)
+            self.step = Residual()
+            self._steps.clear()
 
     def took_round(self, kind: Hashable, seen: Sequence[Visit]) -> None:
         """A round with a tree: what was accepted of it."""

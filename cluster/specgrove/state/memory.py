@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from specgrove.core.cards import Load, ReplicaCard
-from specgrove.state.store import Announcement, Snapshot
+from specgrove.state.store import MOST_PROFILES, Announcement, Snapshot
 
 
 class MemoryStore:
@@ -14,6 +16,7 @@ class MemoryStore:
     def __init__(self, *, first_version: int = 0) -> None:
         """first_version: so that a store made anew does not repeat versions that readers have seen."""
         self._replicas: dict[str, Announcement] = {}
+        self._profiles: dict[str, Mapping[str, Any]] = {}
         self._version = first_version
 
     async def register(self, card: ReplicaCard, load: Load, *, lease_s: float, now: float) -> None:
@@ -41,6 +44,17 @@ class MemoryStore:
         self._expire(now)
         if self._replicas.pop(replica, None) is not None:
             self._version += 1
+
+    async def keep(self, key: str, profile: Mapping[str, Any]) -> None:
+        """See StateStore."""
+        self._profiles.pop(key, None)
+        self._profiles[key] = profile
+        while len(self._profiles) > MOST_PROFILES:
+            del self._profiles[next(iter(self._profiles))]
+
+    async def kept(self, prefix: str) -> dict[str, Mapping[str, Any]]:
+        """See StateStore."""
+        return {key: profile for key, profile in self._profiles.items() if key.startswith(prefix)}
 
     async def snapshot(self, *, now: float) -> Snapshot:
         """See StateStore."""

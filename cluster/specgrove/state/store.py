@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from specgrove.core.cards import Load, ReplicaCard
 
@@ -31,8 +32,12 @@ class Snapshot:
     replicas: tuple[Announcement, ...] = ()
 
 
+MOST_PROFILES = 4096
+"""Profiles that a store keeps; the ones written longest ago go first."""
+
+
 class StateStore(Protocol):
-    """The registry of replicas. Time is passed in, in seconds; it never runs backwards between calls."""
+    """The registry of replicas, and what they measured. Time is passed in, in seconds; it never runs backwards."""
 
     async def register(self, card: ReplicaCard, load: Load, *, lease_s: float, now: float) -> None:
         """Announce a replica, or announce it again: the newer card and load win, `registered_at` stays."""
@@ -42,6 +47,12 @@ class StateStore(Protocol):
 
     async def remove(self, replica: str, *, now: float) -> None:
         """Forget a replica. Does nothing when it is not there."""
+
+    async def keep(self, key: str, profile: Mapping[str, Any]) -> None:
+        """Keep what was measured, in plain values as JSON has them; a newer one replaces it."""
+
+    async def kept(self, prefix: str) -> dict[str, Mapping[str, Any]]:
+        """Profiles by key, of all keys that begin so."""
 
     async def snapshot(self, *, now: float) -> Snapshot:
         """Replicas whose lease has not ended."""
