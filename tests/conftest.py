@@ -23,6 +23,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     folder: Path = tmp_path_factory.mktemp("cluster")
     config = Config.bundled(dtype="float32").to_mapping()
     for pool in config["targets"].values():
-        pool["speculative_config"] = {"max_tree_wait_ms": 1000.0}
+        pool["speculative_config"] = {"method": "tree", "max_tree_wait_ms": 1000.0}
     with serving(config, folder) as live:
         yield live

@@ -20,6 +20,7 @@ from specgrove.draft.replica import DraftOptions, DraftReplica
 from specgrove.engine.loader import EngineOptions, load
 from specgrove.planning.planner import Planner
 from specgrove.target.drafts import Link
+from specgrove.target.guesses import LookupOptions
 from specgrove.target.replica import TargetOptions, TargetReplica
 
 EOS = 256
@@ -135,7 +136,7 @@ class Pair:
         kv_slots: int = 4096,
         max_num_seqs: int = 16,
         budget: int = 256,
-        lookup: bool = False,
+        lookup: LookupOptions | None = None,
     ) -> None:
         engine = load(str(target), EngineOptions(dtype="float32", threads=1, kv_slots=kv_slots))
         self.observer = Silent()

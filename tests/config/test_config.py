@@ -76,13 +76,16 @@ def test_a_mistake_is_refused_by_name(raw: dict[str, Any], param: str, words: st
 @pytest.mark.parametrize(
     ("speculative", "key", "words"),
     [
-        ({"method": "ngram"}, "method", "ngram is not supported yet"),
-        ({"method": "eagle"}, "method", "use tree or chain"),
-        ({"prompt_lookup_min": 1}, "prompt_lookup_min", "not supported yet"),
-        ({"prompt_lookup_max": 3}, "prompt_lookup_max", "not supported yet"),
+        ({"method": "eagle"}, "method", "use planned, tree, chain or ngram"),
+        ({"method": "ngram", "draft_pool": "fast"}, "method", "from the text alone"),
+        ({"prompt_lookup_min": 5}, "prompt_lookup_min", "over prompt_lookup_max, 4"),
+        ({"method": "planned", "num_speculative_tokens": 3}, "num_speculative_tokens", "set max_depth and max_nodes"),
+        ({"method": "planned", "branching": [2]}, "branching", "planned has no branching"),
+        ({"branching": [2], "max_depth": 3}, "max_depth", "limits planned trees"),
+        ({"disable_by_batch_size": 8}, "disable_by_batch_size", "method planned finds"),
         ({"num_speculative_token": 3}, "num_speculative_token", "did you mean 'num_speculative_tokens'"),
         ({"method": "tree", "num_speculative_tokens": 3}, "num_speculative_tokens", "set branching"),
-        ({"method": "chain", "branching": [2, 1]}, "branching", "a chain has no branching"),
+        ({"method": "chain", "branching": [2, 1]}, "branching", "chain has no branching"),
         ({"branching": []}, "branching", "1 to 64"),
         ({"branching": [2, 0]}, "branching.1", "got 0"),
         ({"draft_pool": "slow"}, "draft_pool", "'slow' is not under drafts; known: fast"),
@@ -101,7 +104,10 @@ def test_a_speculative_mistake_is_refused_by_name(speculative: dict[str, Any], k
 @pytest.mark.parametrize(
     ("speculative", "shape", "nodes"),
     [
-        ({}, (3, 1, 1, 1), 12),
+        ({"method": "tree"}, (3, 1, 1, 1), 12),
+        ({}, (4,) * 12, 64),
+        ({"max_depth": 2, "max_nodes": 9}, (4, 4), 9),
+        ({"method": "ngram", "num_speculative_tokens": 8}, (), 0),
         ({"num_speculative_tokens": 5}, (1,) * 5, 5),
         ({"method": "draft_model", "model": "tiny", "num_speculative_tokens": 2}, (1, 1), 2),
         ({"method": "tree", "branching": [2, 2]}, (2, 2), 6),

@@ -12,7 +12,6 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import AutoModelForCausalLM, FalconConfig, LlamaConfig, PreTrainedTokenizerFast
 
 from specgrove.core.sampling import SamplingFields
-from specgrove.engine import measure
 from specgrove.engine.batch import Segment
 from specgrove.engine.loader import EngineOptions, load
 from specgrove.engine.weights import weights_digest
@@ -69,9 +68,6 @@ def test_engine_of_a_directory(tiny):
     sequence = engine.pool.open([1, 2, 3])
     logits = engine.prefill(sequence, [1, 2, 3])
     assert ((1, 258), torch.float32) == (tuple(logits.shape), logits.dtype)
-    seconds = measure.forward_seconds(engine, (1, 4), context=20, repeats=2)
-    assert seconds.keys() == {1, 4}
-    assert min(seconds.values()) > 0
 
 
 def test_padded_vocabularies_pair(tiny, tmp_path):

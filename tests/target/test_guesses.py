@@ -13,7 +13,7 @@ from specgrove.core.request import Speculation
 from specgrove.core.sampling import SamplingFields
 from specgrove.core.speculate import DraftPlan
 from specgrove.errors import RequestError
-from specgrove.target.guesses import Chances, Guesses
+from specgrove.target.guesses import Chances, Guesses, LookupOptions
 
 PROMPT = "one two three one two three one two"
 CEILING = DraftPlan(branching=(3, 1, 1), max_nodes=9)
@@ -70,7 +70,7 @@ async def test_predictions_are_counted(models):
 @pytest.mark.parametrize("draft", [False, True])
 async def test_wrong_guesses_change_nothing(models, oracle, temperature, draft):
     """Lookups in a text that repeats itself and a prediction of something else, alone and beside a draft's trees."""
-    pair = Pair(models[0], plan=CEILING if draft else None, lookup=True)
+    pair = Pair(models[0], plan=CEILING if draft else None, lookup=LookupOptions())
     if draft:
         pair.join(models[1])
     bias = dict.fromkeys(pair.target.engine.codec.encode("one"), 40.0)  # so few tokens that pairs of them come again
@@ -89,7 +89,7 @@ async def test_wrong_guesses_change_nothing(models, oracle, temperature, draft):
 
 async def test_repetition_is_found(models):
     """A loop of greedy text is guessed from the text itself."""
-    pair = Pair(models[0], plan=None, lookup=True)
+    pair = Pair(models[0], plan=None, lookup=LookupOptions())
     answer = await ask(
         pair.target, text=PROMPT, max_tokens=150, sampling=SamplingFields(temperature=0.0, logit_bias={120: 50.0})
     )
@@ -101,7 +101,7 @@ async def test_repetition_is_found(models):
 
 async def test_limits_and_off_are_kept(models):
     """Small trees stay small with guesses in them, and off is off."""
-    pair = Pair(models[0], plan=None, lookup=True)
+    pair = Pair(models[0], plan=None, lookup=LookupOptions())
     small, none = await asyncio.gather(
         ask(pair.target, text=PROMPT, max_tokens=50, speculation=Speculation(max_nodes=2), trace=True),
         ask(pair.target, text=PROMPT, max_tokens=50, speculation=Speculation(mode="off"), prediction=PROMPT),
@@ -124,12 +124,12 @@ async def test_a_prediction_that_is_no_text_is_refused(models):
 
 def test_the_client_knows_best():
     """Its prediction is asked before the text; the text where the prediction is left."""
-    guesses = Guesses([1, 2, 3, 1, 2], lookup=True, prediction=[7, 8, 9])
+    guesses = Guesses([1, 2, 3, 1, 2], lookup=LookupOptions(), prediction=[7, 8, 9])
     assert guesses.guess(2) == ((7, 8), "prediction")
 
     guesses.extend([3])
     assert guesses.guess(2) == ((1, 2), "lookup 3")
-    assert Guesses([1, 2, 3], lookup=False).guess(4) == ((), "")
+    assert Guesses([1, 2, 3], lookup=None).guess(4) == ((), "")
 
 
 def test_chances_follow_what_happened():

@@ -20,10 +20,14 @@ from specgrove.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from specgrove.engine.runner import Engine
+    from specgrove.planning.planner import Planner
+    from specgrove.target.guesses import LookupOptions
     from specgrove.target.replica import TargetOptions
 
 log = logging.getLogger("specgrove.target")
 
+FIRST_LEVEL = 0.3
+"""A level of drafting, before any was seen, in steps of the target over one token."""
 STOP_MARGIN_S = 5.0
 """Part of drain_timeout_s kept back for closing the listeners: Serve kills a replica when its time is over."""
 
@@ -31,13 +35,24 @@ STOP_MARGIN_S = 5.0
 def draft_plan(pool: TargetConfig) -> DraftPlan | None:
     """What this pool asks of drafts; None when it decodes plainly."""
     asked = pool.speculative_config
-    if asked is None:
+    if asked is None or not asked.shape:
         return None
     return DraftPlan(
-        method="chain" if asked.is_chain else "tree",
+        method="chain" if asked.kind == "chain" else "tree",
         branching=asked.shape,
         max_nodes=asked.nodes,
     )
+
+
+def lookup_options(pool: TargetConfig) -> LookupOptions | None:
+    """How this pool's targets guess from the text itself; None: not."""
+    from specgrove.target.guesses import LookupOptions
+
+    asked = pool.speculative_config
+    if asked is None or not asked.looks_up:
+        return None
+    tokens = asked.num_speculative_tokens if asked.kind == "ngram" else None
+    return LookupOptions(asked.prompt_lookup_min, asked.prompt_lookup_max, tokens)
 
 
 def max_tree_wait_s(pool: TargetConfig) -> float | None:
@@ -66,7 +81,8 @@ class TargetServer:
         engine = await load_engine(self._config, self._pool)
         self._metrics = Metrics(model_name=self._pool.served_names[0], replica=self._identity.replica)
         card = self._card(pool, engine)
-        self._replica = TargetReplica(engine, self._options(card, token), self._metrics)
+        planner = await self._planner(engine)
+        self._replica = TargetReplica(engine, self._options(card, token, planner), self._metrics)
         self._replica.start()
         card = await self._listen(card, token)
         self._membership = Membership(
@@ -90,13 +106,28 @@ class TargetServer:
             node=self._identity.node,
         )
 
-    def _options(self, card: ReplicaCard, token: str) -> TargetOptions:
+    async def _planner(self, engine: Engine) -> Planner | None:
+        """Plans from what this machine can do, measured now or by an equal replica before; None for a fixed shape."""
+        asked = self._pool.speculative_config
+        if asked is None or asked.kind != "planned":
+            return None
+        from specgrove.actors.profiling import latency_model
+        from specgrove.planning.planner import Planner
+
+        model = await latency_model(self._registry, engine, threads=self._pool.cpu_threads)
+        return Planner(
+            model, most_nodes=asked.nodes, most_depth=len(asked.shape), level_s=FIRST_LEVEL * model.at_knots[0]
+        )
+
+    def _options(self, card: ReplicaCard, token: str, planner: Planner | None) -> TargetOptions:
         from specgrove.target.replica import TargetOptions
 
         return TargetOptions(
             card=card,
             cluster_token=token,
             plan=draft_plan(self._pool) if card.draft_pools else None,
+            planner=planner,
+            lookup=lookup_options(self._pool),
             max_tree_wait_s=max_tree_wait_s(self._pool),
             max_num_seqs=self._pool.max_num_seqs,
             max_num_batched_tokens=self._pool.max_num_batched_tokens,

@@ -212,7 +212,7 @@ class Config(Strict):
     def draft_pools(self, target: str) -> tuple[str, ...]:
         """Draft pools that may serve the target pool `target`, as far as the configuration says."""
         asked = self.targets[target].speculative_config
-        if asked is None:
+        if asked is None or asked.kind == "ngram":
             return ()
         return tuple(
             name

@@ -14,6 +14,10 @@ Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Count = Annotated[int, Field(ge=1)]
 
 
+PLANNED_WIDTH, PLANNED_DEPTH, PLANNED_NODES = 4, 12, 64
+"""What planned trees may have at most, unless the configuration says otherwise."""
+
+
 def _strings(value: Any) -> Any:
     """One string stands for a list of one."""
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
@@ -52,29 +56,36 @@ class ResourceConfig(Strict):
 
 
 class SpeculativeConfig(Strict):
-    """How a target pool's sessions are drafted for, in vLLM's keys where it has one."""
+    """How a target pool's sessions are speculated for, in vLLM's keys where it has one."""
 
     refused: ClassVar[Mapping[str, str]] = {
-        "prompt_lookup_min": "drafting by prompt lookup is not supported yet; remove it, or draft with a model",
-        "prompt_lookup_max": "drafting by prompt lookup is not supported yet; remove it, or draft with a model",
         "draft_tensor_parallel_size": "a draft replica is one device; remove it",
-        "disable_by_batch_size": "not supported yet; remove it, or set speculative_config: null for plain decoding",
+        "disable_by_batch_size": "remove it: method planned finds from measurements when drafting pays",
         "quantization": "quantized drafts are not supported yet; remove it and set the draft pool's dtype",
         "max_model_len": "set max_model_len of the draft pool instead",
         "revision": "set the revision under models instead",
     }
 
-    method: Literal["tree", "chain", "draft_model"] | None = None
-    """`tree`, or `chain` (vLLM's `draft_model` is another name for it). None: `chain` when num_speculative_tokens is
-    set, else `tree`."""
+    method: Literal["planned", "tree", "chain", "draft_model", "ngram"] | None = None
+    """`planned`: size and depth of every tree, or plain decoding, by measured goodput. `tree` and `chain` (vLLM's
+    `draft_model` is another name for it): always the same shape. `ngram`: no draft, only what followed the last tokens
+    earlier in the text. None: `chain` when num_speculative_tokens is set, `tree` when branching is, else `planned`."""
     model: str | None = None
     """Model that must do the drafting: a name under `models` that some draft pool has loaded."""
     num_speculative_tokens: Annotated[int, Field(ge=1, le=64)] | None = None
-    """Length of the chain."""
+    """Length of the chain, or of what ngram guesses."""
     branching: Counts | None = None
     """Children per node at each depth of the tree."""
     max_nodes: Annotated[int, Field(ge=1, le=512)] | None = None
-    """Most nodes of one tree; None: as many as the branching makes."""
+    """Most nodes of one tree; None: as many as the branching makes, and 64 where it is planned."""
+    max_depth: Annotated[int, Field(ge=1, le=64)] | None = None
+    """Deepest planned tree; None: 12."""
+    prompt_lookup: bool | None = None
+    """Guess also from the text itself, on the target, and join that to the draft's trees. None: where it is planned."""
+    prompt_lookup_min: Annotated[int, Field(ge=1, le=16)] = 2
+    """Fewest tokens that must occur again for a lookup."""
+    prompt_lookup_max: Annotated[int, Field(ge=1, le=16)] = 4
+    """Most tokens that are looked up."""
     max_tree_wait_ms: Annotated[float, Field(gt=0)] | None = None
     """Longest time that a session waits for its tree before it steps plainly. None: what its draft took lately, and one
     plain step (docs/adr/0001). Longer waits carry more trees on a machine that is busy with other work."""
@@ -84,35 +95,55 @@ class SpeculativeConfig(Strict):
     @field_validator("method", mode="before")
     @classmethod
     def _known_method(cls, method: Any) -> Any:
-        if method in ("ngram", "[ngram]"):
-            raise refuse("", "ngram is not supported yet; use tree or chain with a draft pool")
-        if method not in (None, "tree", "chain", "draft_model"):
-            raise refuse("", f"{method!r} is not supported; use tree or chain")
+        if method == "[ngram]":
+            return "ngram"
+        if method not in (None, "planned", "tree", "chain", "draft_model", "ngram"):
+            raise refuse("", f"{method!r} is not supported; use planned, tree, chain or ngram")
         return method
 
     @model_validator(mode="after")
     def _one_shape(self) -> Self:
-        if self.is_chain and self.branching is not None:
-            raise refuse("branching", "a chain has no branching; remove it or set method: tree")
-        if not self.is_chain and self.num_speculative_tokens is not None:
-            raise refuse("num_speculative_tokens", "sets the length of a chain; for a tree set branching and max_nodes")
+        kind = self.kind
+        if kind != "tree" and self.branching is not None:
+            raise refuse("branching", f"{kind} has no branching; remove it or set method: tree")
+        if kind in ("tree", "planned") and self.num_speculative_tokens is not None:
+            limits = "branching and max_nodes" if kind == "tree" else "max_depth and max_nodes"
+            raise refuse("num_speculative_tokens", f"sets the length of a chain; for {kind} set {limits}")
+        if kind != "planned" and self.max_depth is not None:
+            raise refuse("max_depth", f"limits planned trees; {kind} says its depth by itself")
+        if kind == "ngram" and (self.prompt_lookup is False or self.draft_pool or self.model or self.max_nodes):
+            raise refuse("method", "ngram guesses from the text alone; remove keys of drafts and prompt_lookup")
+        if self.prompt_lookup_min > self.prompt_lookup_max:
+            raise refuse("prompt_lookup_min", f"is over prompt_lookup_max, {self.prompt_lookup_max}")
         if self.branching is not None and not 1 <= len(self.branching) <= 64:
             raise refuse("branching", "needs 1 to 64 depths")
         return self
 
     @property
-    def is_chain(self) -> bool:
-        """One path instead of a tree."""
-        if self.method is None:
-            return self.num_speculative_tokens is not None
-        return self.method != "tree"
+    def kind(self) -> Literal["planned", "tree", "chain", "ngram"]:
+        """The method, with defaults filled in."""
+        if self.method is not None:
+            return "chain" if self.method == "draft_model" else self.method
+        if self.num_speculative_tokens is not None:
+            return "chain"
+        return "tree" if self.branching is not None else "planned"
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether targets guess from the text itself."""
+        return self.kind in ("planned", "ngram") if self.prompt_lookup is None else self.prompt_lookup
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Children per node at each depth."""
-        if self.is_chain:
-            return (1,) * (self.num_speculative_tokens or 4)
-        return self.branching or (3, 1, 1, 1)
+        """Most children per node at each depth of a draft's tree; empty where no draft is asked."""
+        match self.kind:
+            case "chain":
+                return (1,) * (self.num_speculative_tokens or 4)
+            case "tree":
+                return self.branching or (3, 1, 1, 1)
+            case "planned":
+                return (PLANNED_WIDTH,) * (self.max_depth or PLANNED_DEPTH)
+        return ()
 
     @property
     def nodes(self) -> int:
@@ -121,7 +152,7 @@ class SpeculativeConfig(Strict):
         for children in self.shape:
             level *= children
             total += level
-        return min(total, self.max_nodes or 64)
+        return min(total, self.max_nodes or PLANNED_NODES)
 
 
 class PoolConfig(Strict):

@@ -71,12 +71,15 @@ class LatencyModel:
         return stairs + lines + self.per_token_context * tokens * (context / sessions)
 
     @classmethod
-    def fit(cls, measured: Iterable[tuple[Work, float]], knots: Sequence[int] = KNOTS) -> LatencyModel:
+    def fit(cls, measured: Iterable[tuple[Work, float]], knots: Sequence[int] = ()) -> LatencyModel:
         """The least mean relative square error. No line falls: more work never takes less time.
 
-        measured: passes and their seconds; every knot needs one near it. Raises ConfigError when they do not suffice.
+        measured: passes and their seconds; every knot needs one near it. knots: where the staircase has a free value;
+        empty: those of KNOTS up to the largest pass. Raises ConfigError when the passes do not suffice.
         """
         passes = list(measured)
+        largest = max((work.tokens for work, _ in passes), default=0)
+        knots = knots or tuple(knot for knot in KNOTS if knot <= max(2, largest))
         if any(not seconds > 0 for _, seconds in passes):
             raise ConfigError("a measured pass takes a positive time")
         rows = np.array([work.features(knots) for work, _ in passes])

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from specgrove.drafters.lookup import Lookup, Prediction
+from specgrove.drafters.lookup import LONGEST, SHORTEST, Lookup, Prediction
 
 MOST_INDEXED = 32768
 """Prompt tokens that are searched, the last ones: an index of more costs more memory than its guesses are worth."""
+HOPE = 0.5
+"""Of lookups of other lengths."""
 MEMORY = 60.0
 """Guessed tokens after which an observation weighs 1/e."""
 PRIOR_TRIALS = 6.0
@@ -17,11 +20,25 @@ HOPES = {PREDICTION: 0.9, "lookup 4": 0.7, "lookup 3": 0.55, "lookup 2": 0.4}
 """Chance that a guessed token is right, before anything was seen: of predictions, and of lookups by their match."""
 
 
+@dataclass(frozen=True, slots=True)
+class LookupOptions:
+    """How a session's own text is searched."""
+
+    shortest: int = SHORTEST
+    """Fewest tokens that must occur again."""
+    longest: int = LONGEST
+    """Most tokens that are looked up."""
+    tokens: int | None = None
+    """Tokens of every guess; None: as many as pay."""
+
+
 class Guesses:
     """Sources of one session: the client's prediction first, then its own text."""
 
-    def __init__(self, prompt: Sequence[int], *, lookup: bool, prediction: Sequence[int] = ()) -> None:
-        self._lookup = Lookup(prompt[-MOST_INDEXED:]) if lookup else None
+    def __init__(self, prompt: Sequence[int], *, lookup: LookupOptions | None, prediction: Sequence[int] = ()) -> None:
+        self._lookup = None
+        if lookup is not None:
+            self._lookup = Lookup(prompt[-MOST_INDEXED:], shortest=lookup.shortest, longest=lookup.longest)
         self._prediction = Prediction(prediction) if prediction else None
 
     def extend(self, tokens: Iterable[int]) -> None:
@@ -56,4 +73,4 @@ class Chances:
     def of(self, kind: str) -> float:
         """The chance, from 0 to 1."""
         hits, tried = self._counts.get(kind, (0.0, 0.0))
-        return (hits + PRIOR_TRIALS * HOPES[kind]) / (tried + PRIOR_TRIALS)
+        return (hits + PRIOR_TRIALS * HOPES.get(kind, HOPE)) / (tried + PRIOR_TRIALS)

@@ -18,8 +18,6 @@ from specgrove.target.guesses import Chances
 from specgrove.target.job import Job
 from specgrove.target.session import Session
 
-WIDEST = 4
-"""Most children of a node in a planned tree; the draft keeps the best nodes of a level."""
 LUCK_BOUNDS = (0.4, 0.7)
 """Sessions are planned together by how often a node's children hold what comes next: seldom, mostly, nearly always."""
 LONGEST_GUESS = 24
@@ -31,10 +29,14 @@ SMOOTHING = 0.1
 
 
 class Plans:
-    """Plans of one target replica's sessions. planner: None for a fixed plan."""
+    """Plans of one target replica's sessions.
 
-    def __init__(self, planner: Planner | None = None) -> None:
+    planner: None for a fixed plan.  guess_tokens: length of every guess of the target's own; None for what pays.
+    """
+
+    def __init__(self, planner: Planner | None = None, *, guess_tokens: int | None = None) -> None:
         self.planner = planner
+        self._guess_tokens = guess_tokens
         self.chances = Chances()
         self.drafts = 0
         """Drafts that are connected."""
@@ -62,7 +64,7 @@ class Plans:
         if session.asked != Asked(depth, nodes) or session.plan is None:
             session.asked = Asked(depth, nodes)
             session.plan_version += 1
-            branching = (min(WIDEST, nodes),) * depth
+            branching = tuple(min(width, nodes) for width in ceiling.branching[:depth])
             return replace(ceiling, version=session.plan_version, branching=branching, max_nodes=nodes)
         return session.plan
 
@@ -75,7 +77,7 @@ class Plans:
         """Let the session guess by itself, as many tokens as pay."""
         if session.guesses is None:
             return
-        tokens, kind = session.guesses.guess(LONGEST_GUESS)
+        tokens, kind = session.guesses.guess(self._guess_tokens or LONGEST_GUESS)
         worth = self._worth(self.chances.of(kind)) if tokens else 0
         session.coming = (tokens[:worth], kind) if worth else ((), "")
 
@@ -89,6 +91,8 @@ class Plans:
 
     def _worth(self, chance: float) -> int:
         """Guessed tokens that pay, when each is right with this chance after the ones before it."""
+        if self._guess_tokens is not None:
+            return self._guess_tokens
         price = PRICE if self.planner is None else self.planner.price()
         if chance >= 1 or price <= 0:
             return LONGEST_GUESS

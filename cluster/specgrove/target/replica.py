@@ -30,6 +30,7 @@ from specgrove.planning.planner import Planner
 from specgrove.sampling.noise import NOISE_VERSION
 from specgrove.target.accept import accept
 from specgrove.target.drafts import Drafts, Link
+from specgrove.target.guesses import LookupOptions
 from specgrove.target.job import Job
 from specgrove.target.plans import Plans
 from specgrove.target.step_loop import StepLoop
@@ -48,8 +49,8 @@ class TargetOptions:
     """The most that drafts are asked for; None: this target always decodes plainly."""
     planner: Planner | None = None
     """Decides how much of `plan` is asked for at a time; None: always all of it."""
-    lookup: bool = False
-    """Guess also from what a session has said before."""
+    lookup: LookupOptions | None = None
+    """Guess also from what a session has said before; None: not."""
     max_tree_wait_s: float | None = None
     """Longest wait of a session for its tree; None: the rule of docs/adr/0001."""
     max_num_seqs: int = 64
@@ -90,7 +91,7 @@ class TargetReplica:
             vocab_size=engine.card.vocab_size,
             observer=observer,
             max_wait_s=options.max_tree_wait_s,
-            plans=Plans(options.planner),
+            plans=Plans(options.planner, guess_tokens=options.lookup.tokens if options.lookup else None),
         )
         self._loop = StepLoop(
             engine,

@@ -21,6 +21,7 @@ from specgrove.planning.latency import Work as Load
 from specgrove.sampling.verify import Verdict, VerifyJob, verify
 from specgrove.target.drafts import Drafts
 from specgrove.target.fill import Filler, Work
+from specgrove.target.guesses import LookupOptions
 from specgrove.target.job import Job
 from specgrove.target.logprobs import token_logprobs, unscored
 from specgrove.target.outgoing import Outgoing
@@ -39,7 +40,7 @@ class StepLoop:
         plan: DraftPlan | None,
         max_num_seqs: int,
         max_batched_tokens: int,
-        lookup: bool = False,
+        lookup: LookupOptions | None = None,
     ) -> None:
         self.engine = engine
         self.drafts = drafts
@@ -107,7 +108,7 @@ class StepLoop:
             job.cached_tokens = job.sequence.length
             self.running.append(job)
             try:
-                job.sessions = open_sessions(job, job.sequence, self.engine, self.plan, lookup=self._lookup)
+                job.sessions = open_sessions(job, job.sequence, self.engine, self.plan, self._lookup)
             except SpecgroveError as error:
                 self._fail(job, error)
                 continue
