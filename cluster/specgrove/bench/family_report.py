@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from specgrove.bench.plots import axes, save
 from specgrove.core.cards import ModelCard
 from specgrove.errors import ConfigError
 from specgrove.training import arithmetic, countdown
@@ -47,61 +48,41 @@ def _read(path: Path) -> dict[str, Any]:
     return found
 
 
-def _axes(title: str, x: str, y: str) -> tuple[Any, Any]:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ConfigError("plots need matplotlib: pip install 'specgrove[plots]'") from None
-    figure = Figure(figsize=(7.5, 4.2), layout="constrained")
-    axes = figure.subplots()
-    axes.set(title=title, xlabel=x, ylabel=y)
-    axes.grid(alpha=0.3)
-    return figure, axes
-
-
-def _save(figure: Any, path: Path) -> None:
-    # No date and fixed ids: the same figures give the same file.
-    import matplotlib
-
-    with matplotlib.rc_context({"svg.hashsalt": "specgrove"}):
-        figure.savefig(path, metadata={"Date": None})
-
-
 def _plot_losses(history: Mapping[str, Any], path: Path) -> None:
-    figure, axes = _axes("Held-out loss by exit: sorted draft against a plain one", "million tokens", "nats per token")
+    figure, plot = axes("Held-out loss by exit: sorted draft against a plain one", "million tokens", "nats per token")
     for name, style in ((DRAFT, "-"), (PLAIN, "--")):
         model = history["models"][name]
         tokens = [point[0] * model["tokens_per_step"] / 1e6 for point in model["curve"]]
         for index, depth in enumerate(model["looks_at"]):
             losses = [point[1 + index] for point in model["curve"]]
             kind = "sorted" if name == DRAFT else "plain"
-            axes.plot(tokens, losses, style, color=f"C{index}", label=f"exit {depth}, {kind}")
-    axes.set_yscale("log")
-    axes.legend(ncols=2)
-    _save(figure, path)
+            plot.plot(tokens, losses, style, color=f"C{index}", label=f"exit {depth}, {kind}")
+    plot.set_yscale("log")
+    plot.legend(ncols=2)
+    save(figure, path)
 
 
 def _plot_accuracy(evaluated: Mapping[str, Any], path: Path) -> None:
     kinds = list(evaluated["models"][TARGETS[0]]["trained"])
-    figure, axes = _axes("Greedy accuracy on held-out problems", "", "right answers, %")
+    figure, plot = axes("Greedy accuracy on held-out problems", "", "right answers, %")
     for column, (model, side) in enumerate((m, s) for m in TARGETS for s in ("trained", "unseen")):
         heights = [100 * evaluated["models"][model][side][kind]["accuracy"] for kind in kinds]
         places = [i + 0.2 * column - 0.3 for i in range(len(kinds))]
         shade = 1.0 if side == "trained" else 0.45
-        axes.bar(places, heights, 0.2, color=f"C{TARGETS.index(model)}", alpha=shade, label=f"{model}, {side} wordings")
-    axes.set_xticks(range(len(kinds)), kinds, rotation=60, ha="right", fontsize=8)
-    axes.legend(fontsize=8, loc="lower left")
-    _save(figure, path)
+        plot.bar(places, heights, 0.2, color=f"C{TARGETS.index(model)}", alpha=shade, label=f"{model}, {side} wordings")
+    plot.set_xticks(range(len(kinds)), kinds, rotation=60, ha="right", fontsize=8)
+    plot.legend(fontsize=8, loc="lower left")
+    save(figure, path)
 
 
 def _plot_agreement(card: ModelCard, exits: Sequence[int], path: Path) -> None:
-    figure, axes = _axes("Target tokens that are the draft's first guess", "exit of the draft", "%")
+    figure, plot = axes("Target tokens that are the draft's first guess", "exit of the draft", "%")
     for column, target in enumerate(TARGETS):
         shares = [100 * card.scores[f"agreement_{target}_exit_{depth}"] for depth in exits]
-        axes.bar([i + 0.4 * column - 0.2 for i in range(len(exits))], shares, 0.4, label=target)
-    axes.set_xticks(range(len(exits)), [str(depth) for depth in exits])
-    axes.legend(loc="lower right")
-    _save(figure, path)
+        plot.bar([i + 0.4 * column - 0.2 for i in range(len(exits))], shares, 0.4, label=target)
+    plot.set_xticks(range(len(exits)), [str(depth) for depth in exits])
+    plot.legend(loc="lower right")
+    save(figure, path)
 
 
 def _page(history: Mapping[str, Any], evaluated: Mapping[str, Any], cards: Mapping[str, ModelCard]) -> str:

@@ -9,6 +9,9 @@ from typing import Annotated
 import typer
 
 from specgrove.cli.console import err, show_error
+from specgrove.cli.explaining import explain
+from specgrove.cli.measuring import bench, evaluate, profile
+from specgrove.cli.options import DEFAULT_SERVER, ApiKey, Server
 from specgrove.errors import SpecgroveError
 
 app = typer.Typer(
@@ -19,22 +22,11 @@ app = typer.Typer(
     help="Serves language models faster by letting small drafts guess ahead, without changing a token.",
 )
 train = typer.Typer(no_args_is_help=True, help="Train the models that come with specgrove.")
-bench = typer.Typer(no_args_is_help=True, help="Measure speed, and compare outputs.")
-evaluate = typer.Typer(no_args_is_help=True, help="Score models through a running server.")
-explain = typer.Typer(no_args_is_help=True, help="Show what the planner would choose from given numbers.")
-app.add_typer(explain, name="explain")
 app.add_typer(train, name="train")
 app.add_typer(evaluate, name="eval")
 app.add_typer(bench, name="bench")
-
-Server = Annotated[
-    str, typer.Option("--server", envvar="SPECGROVE_SERVER", help="host:port of a running server's gRPC door.")
-]
-ApiKey = Annotated[
-    str | None, typer.Option("--api-key", envvar="SPECGROVE_API_KEY", help="Key to present.", show_default=False)
-]
-JsonOut = Annotated[Path | None, typer.Option("--json", help="Write the report with raw runs here.")]
-DEFAULT_SERVER = "127.0.0.1:9000"
+app.add_typer(explain, name="explain")
+app.command("profile")(profile)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -150,164 +142,3 @@ def family(
     from specgrove.cli.train import train_and_report
 
     train_and_report(out, minutes=minutes, seed=seed, resume=resume)
-
-
-@evaluate.command("family")
-def eval_family(
-    server: Server = DEFAULT_SERVER,
-    api_key: ApiKey = None,
-    model: Annotated[list[str] | None, typer.Option(help="May be repeated. [default: all that are served]")] = None,
-    kind: Annotated[list[str] | None, typer.Option(help="Kind of problem; may be repeated. [default: all]")] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same problems.")] = 0,
-    count: Annotated[int, typer.Option(min=1, help="Problems of each kind, in each half of the wordings.")] = 50,
-    search: Annotated[int, typer.Option(min=0, help="Countdown problems that are also solved by tree search.")] = 0,
-    json_out: JsonOut = None,
-) -> None:
-    """Ask fresh problems of every kind, in trained and in unseen wordings, and check every answer exactly."""
-    from specgrove.cli.evaluate import evaluate_and_report
-
-    evaluate_and_report(
-        server, api_key, models=model or [], kinds=kind or [], seed=seed, count=count, search=search, json_out=json_out
-    )
-
-
-@evaluate.command("report")
-def eval_report(
-    trained: Annotated[Path, typer.Argument(help="What `train family` was given as OUT.")],
-    scores: Annotated[Path, typer.Argument(help="What `eval family --json` wrote.")],
-    out_dir: Annotated[Path, typer.Option("--out", help="Folder of family.md and its plots.")] = Path("docs"),
-) -> None:
-    """Write the family's page with tables and plots from what was measured."""
-    from specgrove.bench.family_report import write
-
-    typer.echo(str(write(trained, scores, out_dir)))
-
-
-Target = Annotated[str, typer.Option(help="Bundled name, directory or hub id of the target.")]
-Draft = Annotated[str, typer.Option(help="Bundled name, directory or hub id of the draft.")]
-Prompts = Annotated[
-    Path | None, typer.Option(help='One JSON object a line: {"prompt": "...", "kind": "..."}. [default: a set of ours]')
-]
-Speculative = Annotated[
-    str, typer.Option(help="speculative_config as YAML, such as '{method: chain, num_speculative_tokens: 4}'.")
-]
-Epsilon = Annotated[float | None, typer.Option(help="Largest score gap that is a near-tie. [default: by dtype]")]
-
-
-@bench.command()
-def speed(
-    target: Target,
-    draft: Draft,
-    prompts: Prompts = None,
-    tokens: Annotated[int, typer.Option(min=1, help="Tokens per answer.")] = 64,
-    temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy.")] = 0.0,
-    repeats: Annotated[int, typer.Option(min=1, help="Interleaved repeats of everything.")] = 3,
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
-    threads: Annotated[int, typer.Option(min=1, help="CPU threads of each replica.")] = 2,
-    speculative: Speculative = "{}",
-    assisted_length: Annotated[int, typer.Option(min=1, help="The constant length for transformers' assistant.")] = 5,
-    epsilon: Epsilon = None,
-    seed: Annotated[int, typer.Option(help="Order of the interleaving and noise.")] = 0,
-    json_out: JsonOut = None,
-) -> None:
-    """Tokens per second: transformers plain and assisted, specgrove plain and speculative, interleaved."""
-    from specgrove.bench import report
-    from specgrove.bench import speed as measure
-    from specgrove.cli.bench import speculative_config
-
-    found = measure.run(
-        target, draft, prompts=prompts, tokens=tokens, temperature=temperature, repeats=repeats, dtype=dtype,
-        threads=threads, speculative=speculative_config(speculative), assisted_length=assisted_length, epsilon=epsilon,
-        seed=seed, json_out=json_out,
-    )  # fmt: skip
-    typer.echo(report.speed_table(found))
-
-
-@bench.command()
-def parity(
-    target: Target,
-    draft: Draft,
-    prompts: Prompts = None,
-    tokens: Annotated[int, typer.Option(min=1, help="Tokens per answer.")] = 64,
-    temperature: Annotated[list[float] | None, typer.Option(help="May be repeated. [default: 0 and 1]")] = None,
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
-    threads: Annotated[int, typer.Option(min=1, help="CPU threads of each replica.")] = 2,
-    speculative: Speculative = "{}",
-    epsilon: Epsilon = None,
-    json_out: JsonOut = None,
-) -> None:
-    """Compare speculative and plain output with a recomputation, and classify every difference."""
-    from specgrove.bench import parity as compare
-    from specgrove.cli.bench import speculative_config
-
-    found = compare.run(
-        target, draft, prompts=prompts, tokens=tokens, temperatures=temperature or [0.0, 1.0], dtype=dtype,
-        threads=threads, speculative=speculative_config(speculative), epsilon=epsilon, json_out=json_out,
-    )  # fmt: skip
-    typer.echo(compare.table(found))
-
-
-Acceptance = Annotated[
-    str | None,
-    typer.Option(help="Probability that the child of each rank is the accepted one, such as 0.6,0.2,0.1."),
-]
-Matrix = Annotated[
-    Path | None, typer.Option(help="JSON file with one list of acceptances per level, instead of --acceptance.")
-]
-Levels = Annotated[
-    int | None, typer.Option("--depth", min=1, help="Most levels of the tree, the root included. [default: no limit]")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
-@explain.command("tree")
-def explain_tree(
-    nodes: Annotated[int, typer.Option(min=1, help="Most nodes, the root (the last committed token) included.")],
-    acceptance: Acceptance = None,
-    matrix: Matrix = None,
-    depth: Levels = None,
-    as_json: AsJson = False,
-) -> None:
-    """The tree with the most expected tokens: Sequoia's dynamic program."""
-    from specgrove.cli.explain import acceptance_of, show_tree
-
-    show_tree(acceptance_of(acceptance, matrix), nodes=nodes, levels=depth, as_json=as_json)
-
-
-@explain.command("size")
-def explain_size(
-    latency: Annotated[
-        Path, typer.Option(help='JSON file: time of a target pass by tree nodes, such as {"1": 0.03, "8": 0.04}.')
-    ],
-    draft_cost: Annotated[float, typer.Option(min=0, help="Time of one draft pass, in the same unit.")],
-    network: Annotated[float, typer.Option(min=0, help="Network time of a round, in the same unit.")] = 0.0,
-    acceptance: Acceptance = None,
-    matrix: Matrix = None,
-    depth: Levels = None,
-    as_json: AsJson = False,
-) -> None:
-    """The size and depth of the tree that pays most on a machine, or none."""
-    from specgrove.cli.explain import acceptance_of, show_size
-
-    known = acceptance_of(acceptance, matrix)
-    show_size(known, latency, draft_cost=draft_cost, network=network, levels=depth, as_json=as_json)
-
-
-@explain.command("goodput")
-def explain_goodput(
-    alpha: Annotated[float, typer.Option(min=0, max=1, help="Probability that a drafted token is accepted.")],
-    batch: Annotated[int, typer.Option(min=1, help="Requests in the step.")],
-    context: Annotated[int, typer.Option(min=0, help="Tokens of context of each request.")],
-    coefficients: Annotated[
-        Path,
-        typer.Option(
-            help="JSON file with c_kv, c_c, c_B, c_0 of the target and d_kv, d_c, d_k, d_B, d_0 of the draft."
-        ),
-    ],
-    longest: Annotated[int, typer.Option(min=0, help="Longest draft that is considered.")] = 8,
-    as_json: AsJson = False,
-) -> None:
-    """The draft length with the largest goodput in SmartSpec's form; 0 is plain decoding."""
-    from specgrove.cli.explain import show_goodput
-
-    show_goodput(coefficients, alpha=alpha, batch=batch, context=context, longest=longest, as_json=as_json)

@@ -1,0 +1,126 @@
+"""`specgrove bench`, `eval` and `profile`: their options. The work is in modules that are imported when they run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from specgrove.cli.options import DEFAULT_SERVER, ApiKey, JsonOut, Server
+
+bench = typer.Typer(no_args_is_help=True, help="Measure speed, and compare outputs.")
+evaluate = typer.Typer(no_args_is_help=True, help="Score models through a running server.")
+
+
+@evaluate.command("family")
+def eval_family(
+    server: Server = DEFAULT_SERVER,
+    api_key: ApiKey = None,
+    model: Annotated[list[str] | None, typer.Option(help="May be repeated. [default: all that are served]")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="Kind of problem; may be repeated. [default: all]")] = None,
+    seed: Annotated[int, typer.Option(help="Same seed, same problems.")] = 0,
+    count: Annotated[int, typer.Option(min=1, help="Problems of each kind, in each half of the wordings.")] = 50,
+    search: Annotated[int, typer.Option(min=0, help="Countdown problems that are also solved by tree search.")] = 0,
+    json_out: JsonOut = None,
+) -> None:
+    """Ask fresh problems of every kind, in trained and in unseen wordings, and check every answer exactly."""
+    from specgrove.cli.evaluate import evaluate_and_report
+
+    evaluate_and_report(
+        server, api_key, models=model or [], kinds=kind or [], seed=seed, count=count, search=search, json_out=json_out
+    )
+
+
+@evaluate.command("report")
+def eval_report(
+    trained: Annotated[Path, typer.Argument(help="What `train family` was given as OUT.")],
+    scores: Annotated[Path, typer.Argument(help="What `eval family --json` wrote.")],
+    out_dir: Annotated[Path, typer.Option("--out", help="Folder of family.md and its plots.")] = Path("docs"),
+) -> None:
+    """Write the family's page with tables and plots from what was measured."""
+    from specgrove.bench.family_report import write
+
+    typer.echo(str(write(trained, scores, out_dir)))
+
+
+Target = Annotated[str, typer.Option(help="Bundled name, directory or hub id of the target.")]
+Draft = Annotated[str, typer.Option(help="Bundled name, directory or hub id of the draft.")]
+Prompts = Annotated[
+    Path | None, typer.Option(help='One JSON object a line: {"prompt": "...", "kind": "..."}. [default: a set of ours]')
+]
+Speculative = Annotated[
+    str, typer.Option(help="speculative_config as YAML, such as '{method: chain, num_speculative_tokens: 4}'.")
+]
+Epsilon = Annotated[float | None, typer.Option(help="Largest score gap that is a near-tie. [default: by dtype]")]
+
+
+@bench.command()
+def speed(
+    target: Target,
+    draft: Draft,
+    prompts: Prompts = None,
+    tokens: Annotated[int, typer.Option(min=1, help="Tokens per answer.")] = 64,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy.")] = 0.0,
+    repeats: Annotated[int, typer.Option(min=1, help="Interleaved repeats of everything.")] = 3,
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads of each replica.")] = 2,
+    speculative: Speculative = "{}",
+    assisted_length: Annotated[int, typer.Option(min=1, help="The constant length for transformers' assistant.")] = 5,
+    epsilon: Epsilon = None,
+    seed: Annotated[int, typer.Option(help="Order of the interleaving and noise.")] = 0,
+    json_out: JsonOut = None,
+) -> None:
+    """Tokens per second: transformers plain and assisted, specgrove plain and speculative, interleaved."""
+    from specgrove.bench import report
+    from specgrove.bench import speed as measure
+    from specgrove.cli.bench import speculative_config
+
+    found = measure.run(
+        target, draft, prompts=prompts, tokens=tokens, temperature=temperature, repeats=repeats, dtype=dtype,
+        threads=threads, speculative=speculative_config(speculative), assisted_length=assisted_length, epsilon=epsilon,
+        seed=seed, json_out=json_out,
+    )  # fmt: skip
+    typer.echo(report.speed_table(found))
+
+
+@bench.command()
+def parity(
+    target: Target,
+    draft: Draft,
+    prompts: Prompts = None,
+    tokens: Annotated[int, typer.Option(min=1, help="Tokens per answer.")] = 64,
+    temperature: Annotated[list[float] | None, typer.Option(help="May be repeated. [default: 0 and 1]")] = None,
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads of each replica.")] = 2,
+    speculative: Speculative = "{}",
+    epsilon: Epsilon = None,
+    json_out: JsonOut = None,
+) -> None:
+    """Compare speculative and plain output with a recomputation, and classify every difference."""
+    from specgrove.bench import parity as compare
+    from specgrove.cli.bench import speculative_config
+
+    found = compare.run(
+        target, draft, prompts=prompts, tokens=tokens, temperatures=temperature or [0.0, 1.0], dtype=dtype,
+        threads=threads, speculative=speculative_config(speculative), epsilon=epsilon, json_out=json_out,
+    )  # fmt: skip
+    typer.echo(compare.table(found))
+
+
+def profile(
+    model: Annotated[str, typer.Argument(help="Bundled name, directory or hub id.")],
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 2,
+    seconds: Annotated[float, typer.Option(min=1, help="Time for measuring.")] = 60.0,
+    seed: Annotated[int, typer.Option(help="Which passes are held out.")] = 0,
+    json_out: JsonOut = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw measured and predicted times here (.svg, .png).")] = None,
+) -> None:
+    """Measure forward passes of a model here, fit the planner's latency model, and show its error on held-out passes."""
+    from specgrove.cli.profile import profile_and_report
+
+    profile_and_report(
+        model, dtype=dtype, device=device, threads=threads, seconds=seconds, seed=seed, json_out=json_out, plot=plot
+    )
