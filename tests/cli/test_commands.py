@@ -16,7 +16,19 @@ from specgrove.core.tree import TokenTree
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["serve"], ["generate"], ["models"], ["doctor"], ["train", "family"], ["bench"], ["eval"]]
+    "command",
+    [
+        [],
+        ["serve"],
+        ["generate"],
+        ["models"],
+        ["doctor"],
+        ["train", "family"],
+        ["bench"],
+        ["eval"],
+        ["profile"],
+        ["explain"],
+    ],
 )
 def test_help(command: list[str], capsys: pytest.CaptureFixture[str]):
     """Every command explains itself."""

@@ -43,7 +43,7 @@ def measured(model: str, *, dtype: str, device: str, threads: int, seconds: floa
 
 
 def draw(found: Profile, path: Path) -> None:
-    """Measured passes as points, predictions as lines, by sessions and context. Raises ConfigError without matplotlib."""
+    """Measured passes as points, predictions as lines, by sessions and context. Raises ConfigError."""
     figure, plot = axes(f"Forward passes of {found.name}", "new tokens", "milliseconds")
     shapes = sorted({(work.sessions, work.context // work.sessions) for work, _ in found.passes})
     for index, (sessions, context) in enumerate(shapes):
@@ -51,9 +51,8 @@ def draw(found: Profile, path: Path) -> None:
         works = sorted({work for work, _ in mine}, key=lambda work: work.tokens)
         label = f"{sessions} sessions of {context}"
         plot.plot([w.tokens for w, _ in mine], [1e3 * s for _, s in mine], "o", color=f"C{index}", markersize=3)
-        plot.plot(
-            [w.tokens for w in works], [1e3 * found.model.seconds(w) for w in works], color=f"C{index}", label=label
-        )
+        predicted = [1e3 * found.model.seconds(work) for work in works]
+        plot.plot([work.tokens for work in works], predicted, color=f"C{index}", label=label)
     plot.set_xscale("log", base=2)
     plot.legend()
     save(figure, path)

@@ -118,7 +118,7 @@ def profile(
     json_out: JsonOut = None,
     plot: Annotated[Path | None, typer.Option(help="Draw measured and predicted times here (.svg, .png).")] = None,
 ) -> None:
-    """Measure forward passes of a model here, fit the planner's latency model, and show its error on held-out passes."""
+    """Measure forward passes of a model, fit the planner's latency model, and show its error on held-out passes."""
     from specgrove.cli.profile import profile_and_report
 
     profile_and_report(
