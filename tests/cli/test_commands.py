@@ -14,21 +14,12 @@ from specgrove.cli.rounds import RoundPrinter
 from specgrove.core.request import RoundTrace, SpeculationStats
 from specgrove.core.tree import TokenTree
 
+GROUPS = ("train", "bench", "eval", "explain")
+
 
 @pytest.mark.parametrize(
     "command",
-    [
-        [],
-        ["serve"],
-        ["generate"],
-        ["models"],
-        ["doctor"],
-        ["train", "family"],
-        ["bench"],
-        ["eval"],
-        ["profile"],
-        ["explain"],
-    ],
+    [[], ["serve"], ["generate"], ["models"], ["doctor"], ["train", "family"], ["profile"], *([g] for g in GROUPS)],
 )
 def test_help(command: list[str], capsys: pytest.CaptureFixture[str]):
     """Every command explains itself."""
