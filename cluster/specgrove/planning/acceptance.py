@@ -110,8 +110,9 @@ class AcceptanceEstimate:
 
     def _pooled(self) -> Floats:
         """Chance of each rank after the elder ones were refused, over all depths: [RANKS]."""
-        prior = np.array(PRIOR)
-        return (self._hits.sum(0) + PRIOR_TRIALS * prior) / (self._trials.sum(0) + PRIOR_TRIALS)
+        hits: Floats = self._hits.sum(0) + PRIOR_TRIALS * np.array(PRIOR)
+        trials: Floats = self._trials.sum(0) + PRIOR_TRIALS
+        return hits / trials
 
     def to_mapping(self) -> dict[str, object]:
         """Plain values, to be kept and shared."""
