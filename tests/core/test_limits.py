@@ -25,6 +25,8 @@ WRONG = [
     ({"timeout_s": math.inf}, "timeout_s"),
     ({"speculation": Speculation(max_nodes=0)}, "speculation.max_nodes"),
     ({"speculation": Speculation(max_depth=-5)}, "speculation.max_depth"),
+    ({"speculation": Speculation(branching=(2, 0))}, "speculation.branching"),
+    ({"speculation": Speculation(branching=(1,) * 300)}, "speculation.branching"),
     ({"sampling": SamplingFields(allowed_token_ids=())}, "allowed_token_ids"),
     ({"stop": ("",)}, "stop"),
     ({"stop": ("x" * 5000,)}, "stop"),

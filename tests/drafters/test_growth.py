@@ -53,7 +53,7 @@ def test_paths_are_ranked_by_margin():
 
 def test_unknown_method_names_the_known_ones():
     """A miss is helpful."""
-    with pytest.raises(ConfigError, match="no drafting method 'medusa'; known: chain, tree"):
+    with pytest.raises(ConfigError, match="no drafting method 'medusa'; known: chain, contrary, tree"):
         start(DraftPlan(method="medusa"))
 
 

@@ -104,7 +104,7 @@ async def test_every_field_arrives(client: httpx2.AsyncClient, backend: FakeBack
         "top_logprobs": 3,
         "safety_identifier": "who",
         "metadata": {"run": "1"},
-        "speculation": {"mode": "off", "max_nodes": 4, "max_depth": 2},
+        "speculation": {"mode": "off", "max_nodes": 4, "max_depth": 2, "branching": [2, 1], "method": "tree"},
         "prediction": {"type": "content", "content": [{"type": "text", "text": "so"}, {"type": "text", "text": "on"}]},
         "timeout_s": 30,
     }
@@ -138,7 +138,7 @@ async def test_every_field_arrives(client: httpx2.AsyncClient, backend: FakeBack
         stop_token_ids=(7,),
         ignore_eos=True,
         logprobs=3,
-        speculation=Speculation(mode="off", max_nodes=4, max_depth=2),
+        speculation=Speculation(mode="off", max_nodes=4, max_depth=2, branching=(2, 1), method="tree"),
         prediction="so\non",
         timeout_s=30.0,
         user="who",

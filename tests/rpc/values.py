@@ -111,7 +111,12 @@ def requests(draw):
         echo=draw(st.booleans()),
         speculation=draw(
             st.builds(
-                Speculation, mode=st.sampled_from(["auto", "off"]), max_nodes=maybe(int32), max_depth=maybe(int32)
+                Speculation,
+                mode=st.sampled_from(["auto", "off"]),
+                max_nodes=maybe(int32),
+                max_depth=maybe(int32),
+                branching=many(int32),
+                method=maybe(text),
             )
         ),
         prediction=draw(maybe(text)),

@@ -15,6 +15,7 @@ from tests.pairs import VOCAB, Pair, ask, write_pair
 from specgrove.core.request import Speculation
 from specgrove.core.sampling import SamplingFields
 from specgrove.core.speculate import DraftPlan
+from specgrove.errors import RequestError
 from specgrove.planning.latency import KNOTS, LatencyModel, Work
 from specgrove.planning.planner import PLAIN, Asked, Planner
 
@@ -111,3 +112,45 @@ async def test_requests_keep_their_own_limits(models):
     assert max(len(tree) for tree in trees) in (1, 2, 3)
     assert max(tree.depth for tree in trees) <= 2
     assert none.ends[0].stats.num_drafts == 0
+
+
+async def test_a_request_can_ask_for_a_shape(models):
+    """Whatever is planned: trees of that shape, by that method. The text is the same for all of them."""
+    pair = Pair(models[0], plan=CEILING, planner=of_kind(Plain))
+    pair.join(models[1])
+    shapes = {"chain": (1, 1, 1), "tree": (3, 1), "contrary": (1, 1, 1)}
+    answers = {
+        method: await ask(
+            pair.target, text="zzz", max_tokens=60, trace=True, speculation=Speculation(branching=shape, method=method)
+        )
+        for method, shape in shapes.items()
+    }
+    await pair.settle()
+    pair.stop()
+
+    assert len({tuple(answer.tokens[0]) for answer in answers.values()}) == 1
+    stats = {method: answer.ends[0].stats for method, answer in answers.items()}
+    for method, shape in shapes.items():
+        trees = [chunk.trace.tree for chunk in answers[method].chunks if chunk.trace is not None]
+        assert max(tree.depth for tree in trees) == len(shape)
+        assert max(len(tree) for tree in trees) == (6 if method == "tree" else 3)
+    rates = {method: one.num_accepted_tokens / one.num_drafts for method, one in stats.items()}
+    assert rates["contrary"] < 0.5 * rates["chain"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "param"),
+    [
+        (Speculation(branching=(4,) * 4), "speculation.branching"),
+        (Speculation(branching=(1,) * 7), "speculation.branching"),
+        (Speculation(method="magic"), "speculation.method"),
+    ],
+)
+async def test_shapes_over_the_limits_are_refused(models, asked, param):
+    """By name, with the limits."""
+    pair = Pair(models[0], plan=CEILING, planner=of_kind(Plain))
+    with pytest.raises(RequestError) as caught:
+        await ask(pair.target, text="zzz", max_tokens=5, speculation=asked)
+    pair.stop()
+
+    assert caught.value.param == param

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -29,6 +29,15 @@ def _sequence(value: Any) -> Any:
 
 Strings = Annotated[tuple[str, ...], BeforeValidator(_strings)]
 Counts = Annotated[tuple[Count, ...], BeforeValidator(_sequence)]
+
+
+def nodes_of(branching: Sequence[int]) -> int:
+    """Nodes of a tree with so many children per node at each depth."""
+    total, level = 0, 1
+    for children in branching:
+        level *= children
+        total += level
+    return total
 
 
 class ModelConfig(Strict):
@@ -148,11 +157,7 @@ class SpeculativeConfig(Strict):
     @property
     def nodes(self) -> int:
         """Most nodes of one tree."""
-        total, level = 0, 1
-        for children in self.shape:
-            level *= children
-            total += level
-        return min(total, self.max_nodes or PLANNED_NODES)
+        return min(nodes_of(self.shape), self.max_nodes or PLANNED_NODES)
 
 
 class PoolConfig(Strict):

@@ -63,6 +63,9 @@ def _counts(request: GenerateRequest) -> Iterator[tuple[str, int | None, int, in
     yield "logprobs", request.logprobs, 0, MAX_LOGPROBS
     yield "speculation.max_nodes", request.speculation.max_nodes, 1, MAX_TREE_NODES
     yield "speculation.max_depth", request.speculation.max_depth, 1, MAX_TREE_DEPTH
+    yield "speculation.branching", len(request.speculation.branching), 0, MAX_TREE_DEPTH
+    for width in request.speculation.branching:
+        yield "speculation.branching", width, 1, MAX_TREE_NODES
 
 
 def _check_labels(request: GenerateRequest) -> None:

@@ -26,6 +26,10 @@ class Speculation:
     mode: Literal["auto", "off"] = "auto"
     max_nodes: int | None = None
     max_depth: int | None = None
+    branching: tuple[int, ...] = ()
+    """Trees of this shape and nothing else, whatever the server would plan; empty: as the server plans."""
+    method: str | None = None
+    """Drafting method in place of the server's own, for comparisons."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

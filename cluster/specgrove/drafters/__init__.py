@@ -10,6 +10,7 @@ from specgrove.errors import ConfigError
 
 METHODS: dict[str, tuple[str, str]] = {
     "chain": ("specgrove.drafters.chain", "ChainGrowth"),
+    "contrary": ("specgrove.drafters.contrary", "ContraryGrowth"),
     "tree": ("specgrove.drafters.tree", "TreeGrowth"),
 }
 

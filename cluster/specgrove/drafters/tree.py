@@ -35,7 +35,7 @@ class TreeGrowth:
         candidates = [
             (self._path_score(parent, kids, rank), parent, kids.tokens[rank])
             for parent, kids in zip(self.frontier, children, strict=True)
-            for rank in range(min(self.width, len(kids.tokens)))
+            for rank in range(min(self.plan.branching[self._level], len(kids.tokens)))
         ]
         levels_below = len(self.plan.branching) - self._level - 1
         room = self.plan.max_nodes - len(self.tokens)

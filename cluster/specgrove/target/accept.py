@@ -5,15 +5,18 @@ from __future__ import annotations
 import secrets
 import time
 
+from specgrove.config.pools import nodes_of
 from specgrove.core.request import GenerateRequest
 from specgrove.core.sampling import SamplingParams
+from specgrove.core.speculate import DraftPlan
+from specgrove.drafters import METHODS
 from specgrove.engine.runner import Engine
 from specgrove.errors import RequestError
 from specgrove.sampling.check import check_params
 from specgrove.target.job import Emit, Job
 
 
-def accept(request: GenerateRequest, engine: Engine, *, max_num_seqs: int, emit: Emit) -> Job:
+def accept(request: GenerateRequest, engine: Engine, *, plan: DraftPlan | None, max_num_seqs: int, emit: Emit) -> Job:
     """A job ready to be queued. Raises RequestError that names the field."""
     if not 1 <= request.n <= max_num_seqs:
         raise RequestError(
@@ -22,6 +25,7 @@ def accept(request: GenerateRequest, engine: Engine, *, max_num_seqs: int, emit:
             param="n",
         )
     prompt = _prompt(request, engine)
+    _check_shape(request, plan)
     max_tokens = _max_tokens(request, len(prompt), engine.card.max_model_len)
     if request.min_tokens > max_tokens:
         raise RequestError(f"min_tokens {request.min_tokens} is over max_tokens {max_tokens}", param="min_tokens")
@@ -47,6 +51,22 @@ def accept(request: GenerateRequest, engine: Engine, *, max_num_seqs: int, emit:
         deadline=deadline,
         prediction=_prediction(request, engine),
     )
+
+
+def _check_shape(request: GenerateRequest, plan: DraftPlan | None) -> None:
+    """A shape or a method of the request's own must be one that this replica's drafts can be asked for."""
+    asked = request.speculation
+    if asked.method is not None and asked.method not in METHODS:
+        known = ", ".join(sorted(METHODS))
+        raise RequestError(f"no drafting method {asked.method!r}; known: {known}", param="speculation.method")
+    if plan is None or not asked.branching:
+        return
+    if len(asked.branching) > plan.max_depth or nodes_of(asked.branching) > plan.max_nodes:
+        raise RequestError(
+            f"a tree of {nodes_of(asked.branching)} nodes and depth {len(asked.branching)} is over this replica's "
+            f"limits of {plan.max_nodes} and {plan.max_depth} (speculative_config)",
+            param="speculation.branching",
+        )
 
 
 def _prediction(request: GenerateRequest, engine: Engine) -> tuple[int, ...]:

@@ -55,7 +55,7 @@ class Plans:
     def next(self, session: Session) -> DraftPlan | None:
         """The plan for the session's next tree, the present one as long as nothing changed; None: decode plainly."""
         ceiling = session.ceiling
-        if self.planner is None or ceiling is None:
+        if self.planner is None or ceiling is None or session.job.request.speculation.branching:
             return ceiling
         asked = self.planner.asked(self._kind(session), session.id)
         if not asked.nodes or self._pays_alone(session):
@@ -129,5 +129,6 @@ class Plans:
 
     def _standing(self, session: Session) -> Standing:
         ceiling = session.ceiling
-        nodes, depth = (ceiling.max_nodes, ceiling.max_depth) if ceiling is not None and self.drafts else (0, 0)
+        asks = session.job.request.speculation.branching
+        nodes, depth = (0, 0) if ceiling is None or asks or not self.drafts else (ceiling.max_nodes, ceiling.max_depth)
         return Standing(self._kind(session), len(session.tokens), nodes, depth)

@@ -160,7 +160,12 @@ class TargetReplica:
         self._check_open(request)
         outlet = _Outlet()
         job = await asyncio.to_thread(
-            accept, request, self.engine, max_num_seqs=self.options.max_num_seqs, emit=outlet.emit
+            accept,
+            request,
+            self.engine,
+            plan=self.options.plan,
+            max_num_seqs=self.options.max_num_seqs,
+            emit=outlet.emit,
         )
         self._live[id(job)] = job
         self._post(lambda: self._loop.submit(job))

@@ -216,12 +216,13 @@ def session_plan(plan: DraftPlan | None, job: Job, choice: int) -> DraftPlan | N
     asked = job.request.speculation
     if plan is None or asked.mode == "off" or job.max_tokens <= 1:
         return None
-    branching = plan.branching[: asked.max_depth]
+    branching = (asked.branching or plan.branching)[: asked.max_depth]
     nodes = plan.max_nodes if asked.max_nodes is None else min(plan.max_nodes, asked.max_nodes)
     if not branching or nodes < 1:
         return None
     return replace(
         plan,
+        method=asked.method or ("tree" if asked.branching else plan.method),
         branching=branching,
         max_nodes=nodes,
         temperature=job.params.temperature,

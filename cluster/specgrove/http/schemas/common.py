@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from specgrove.core.limits import (
     MAX_CHOICES,
+    MAX_KEY_CHARS,
     MAX_NEW_TOKENS,
     MAX_REQUEST_ID_CHARS,
     MAX_STOP_IDS,
@@ -62,6 +63,10 @@ class SpeculationOptions(Strict):
     mode: Annotated[Literal["auto", "off"], one_of("auto", "off")] = "auto"
     max_nodes: Annotated[int | None, whole(1, MAX_TREE_NODES)] = None
     max_depth: Annotated[int | None, whole(1, MAX_TREE_DEPTH)] = None
+    branching: Annotated[tuple[int, ...], token_ids(MAX_TREE_DEPTH, empty=True)] = ()
+    """Trees of this shape and nothing else; for comparisons."""
+    method: Annotated[str | None, text(MAX_KEY_CHARS)] = None
+    """Drafting method in place of the server's own; for comparisons."""
 
 
 class GenerationFields(Strict):

@@ -30,6 +30,7 @@ _SAMPLING_SCALARS = (
 _SAMPLING_IDS = ("allowed_token_ids", "banned_token_ids")
 _REQUEST_SCALARS = ("request_id", "model", "min_tokens", "ignore_eos", "echo", "trace")
 _REQUEST_OPTIONAL = ("max_tokens", "logprobs", "timeout_s", "user", "prediction")
+_SPECULATION_OPTIONAL = ("max_nodes", "max_depth", "method")
 _TRACE_SCALARS = ("draft", "draft_s", "verify_s", "round_s")
 _STATS_SCALARS = (
     "rounds", "num_drafts", "num_draft_tokens", "num_accepted_tokens", "stale_trees",
@@ -121,9 +122,10 @@ def _encode_sampling(sampling: SamplingFields, message: pb.SamplingFields) -> No
 
 def _encode_speculation(speculation: Speculation, message: pb.Speculation) -> None:
     message.mode = _MODE_OUT[speculation.mode]
-    for name in ("max_nodes", "max_depth"):
+    for name in _SPECULATION_OPTIONAL:
         if getattr(speculation, name) is not None:
             _put(message, name, getattr(speculation, name), param=f"speculation.{name}")
+    _put(message, "branching", speculation.branching, param="speculation.branching")
 
 
 def decode_request(message: pb.GenerateRequest) -> GenerateRequest:
@@ -141,7 +143,11 @@ def decode_request(message: pb.GenerateRequest) -> GenerateRequest:
         sampling=_decode_sampling(message.sampling),
         stop=tuple(message.stop),
         stop_token_ids=tuple(message.stop_token_ids),
-        speculation=Speculation(mode=mode, **_optional(message.speculation, ("max_nodes", "max_depth"))),
+        speculation=Speculation(
+            mode=mode,
+            branching=tuple(message.speculation.branching),
+            **_optional(message.speculation, _SPECULATION_OPTIONAL),
+        ),
         metadata=dict(message.metadata),
     )
 
