@@ -108,6 +108,39 @@ def parity(
     typer.echo(compare.table(found))
 
 
+@bench.command()
+def ladder(
+    target: Target = "grove-large",
+    draft: Draft = "grove-draft",
+    rung: Annotated[
+        list[int] | None, typer.Option(help="Clients at once; may be repeated. [default: 1 to 256]")
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Windows of every policy at each rung.")] = 5,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Length of a window.")] = 3.0,
+    warm: Annotated[float, typer.Option(min=0, help="Seconds before a window that do not count.")] = 1.0,
+    tokens: Annotated[int, typer.Option(min=1, help="Tokens per answer.")] = 64,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy.")] = 0.0,
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads of each replica.")] = 2,
+    bad: Annotated[bool, typer.Option(help="Also with a draft that is wrong on purpose.")] = True,
+    recovery: Annotated[
+        float, typer.Option(min=0, help="Seconds of each phase of a draft that turns bad and good.")
+    ] = 10.0,
+    seed: Annotated[int, typer.Option(help="Order of the policies, questions and noise.")] = 0,
+    json_out: JsonOut = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the rates here (.svg, .png).")] = None,
+) -> None:
+    """A closed loop of 1 to 256 clients: planned speculation against off, chains and trees of fixed shape."""
+    from specgrove.bench.ladder import RUNGS
+    from specgrove.cli.ladder import climb_and_report
+
+    climb_and_report(
+        target, draft, rungs=rung or RUNGS, repeats=repeats, seconds=seconds, warm_s=warm, tokens=tokens,
+        temperature=temperature, dtype=dtype, threads=threads, bad=bad, recovery_s=recovery, seed=seed,
+        json_out=json_out, plot=plot,
+    )  # fmt: skip
+
+
 def profile(
     model: Annotated[str, typer.Argument(help="Bundled name, directory or hub id.")],
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",

@@ -89,6 +89,11 @@ class Client:
         )
         self._stub = GenerationServiceStub(self._channel)
 
+    @property
+    def address(self) -> str:
+        """host:port of the service."""
+        return self._to.address
+
     def generate(self, model: str, prompt: Prompt, **options: Any) -> Stream:
         """Events of one request as they come. `options`: fields of GenerateRequest and SamplingFields by name."""
         return self.send(build_request(model, prompt, **options))
