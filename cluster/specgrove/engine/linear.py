@@ -44,6 +44,7 @@ class FusedLinear(nn.Linear):
         self.product(
             x.data_ptr(),
             weight.data_ptr(),
+            None,
             None if bias is None else bias.data_ptr(),
             out.data_ptr(),
             self.scratch.data_ptr(),

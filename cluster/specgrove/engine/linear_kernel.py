@@ -1,4 +1,4 @@
-"""Compiles and loads linear.c, the product of a few rows with bfloat16 weights.
+"""Compiles and loads linear.c, the product of a few rows with bfloat16 or 8-bit weights.
 
 It is built on first use with the C compiler at hand and kept in ~/.cache/specgrove, under a name that holds the digest
 of the source and of the flags. The flags name the instructions, so every machine that shares the directory may load it.
@@ -16,8 +16,9 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -25,14 +26,17 @@ from specgrove.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
-Product = Callable[[int, int, int | None, int, int, int, int, int, int], None]
-"""Addresses of x, weight, bias or None, y, scratch; then rows, in, out, threads. Shapes: see linear.c."""
+Product = Callable[[int, int, int | None, int | None, int, int, int, int, int, int], None]
+"""Addresses of x, weight, scale or None, bias or None, y, scratch; then rows, in, out, threads (see linear.c)."""
+Numbers = Literal["bfloat16", "int8"]
+"""What weights are stored as."""
 
 PANEL = 32
 """Rows that share one reading of the weights; as in linear.c, and what the scratch must hold."""
 X86 = frozenset({"x86_64", "AMD64"})
 """What platforms call 64-bit x86."""
 _SOURCE = Path(__file__).with_name("linear.c")
+_FLAGS_OF: dict[Numbers, tuple[str, ...]] = {"bfloat16": (), "int8": ("-DINT8",)}
 _FLAGS = ("-O3", "-mavx2", "-mfma", "-std=gnu11", "-fPIC", "-shared")
 _COMPILERS = ("cc", "gcc", "clang")
 _PATIENCE_S = 60.0
@@ -44,28 +48,29 @@ def scratch_numbers(in_features: int) -> int:
 
 
 @functools.cache
-def product() -> Product | None:
+def product(numbers: Numbers = "bfloat16") -> Product | None:
     """The compiled product, or None (with one line in the log) where it cannot be had."""
     if platform.machine() not in X86:
         return None
     if torch.backends.cpu.get_cpu_capability() not in {"AVX2", "AVX512"}:
         return None
     try:
-        return _load()
+        return _load(numbers)
     except (ConfigError, OSError, subprocess.SubprocessError) as error:
         log.info("linear layers stay with torch, several times slower for small batches: %s", error)
         return None
 
 
-def _load() -> Product:
+def _load(numbers: Numbers) -> Product:
     """Raises ConfigError, OSError (cannot be built here, or lacks torch's OpenMP) and SubprocessError."""
-    key = hashlib.sha256(_SOURCE.read_bytes() + " ".join(_FLAGS).encode()).hexdigest()
-    kept = Path.home() / ".cache" / "specgrove" / "kernels" / f"linear-{key[:32]}.so"
+    flags = (*_FLAGS, *_FLAGS_OF[numbers])
+    key = hashlib.sha256(_SOURCE.read_bytes() + " ".join(flags).encode()).hexdigest()
+    kept = Path.home() / ".cache" / "specgrove" / "kernels" / f"linear-{numbers}-{key[:32]}.so"
     if kept.is_file():
         return _open(kept)
     with tempfile.TemporaryDirectory() as place:
         built = Path(place) / kept.name
-        _compile(built)
+        _compile(built, flags)
         loaded = _open(built)
         _keep(built, kept)
     return loaded
@@ -73,18 +78,18 @@ def _load() -> Product:
 
 def _open(library: Path) -> Product:
     call = ctypes.CDLL(str(library)).specgrove_linear
-    call.argtypes = [ctypes.c_void_p] * 5 + [ctypes.c_long] * 3 + [ctypes.c_int]
+    call.argtypes = [ctypes.c_void_p] * 6 + [ctypes.c_long] * 3 + [ctypes.c_int]
     call.restype = None
     return call
 
 
-def _compile(library: Path) -> None:
+def _compile(library: Path, flags: Sequence[str]) -> None:
     wanted = os.environ.get("CC")  # the name by which every build tool is told of a compiler
     command = shlex.split(wanted) if wanted else [found for name in _COMPILERS if (found := shutil.which(name))][:1]
     if not command:
         raise ConfigError(f"no C compiler found ({', '.join(_COMPILERS)} or CC)")
     done = subprocess.run(
-        [*command, *_FLAGS, "-o", str(library), str(_SOURCE)],
+        [*command, *flags, "-o", str(library), str(_SOURCE)],
         capture_output=True,
         text=True,
         timeout=_PATIENCE_S,
