@@ -125,13 +125,15 @@ def test_workloads(tmp_path: Path):
 @pytest.mark.timeout(600)
 def test_the_whole_bench(tmp_path: Path):
     """Both benches on the bundled family: real Ray, real gRPC, raw runs in the JSON, no real difference."""
-    common = {"prompts": None, "dtype": "float32", "threads": 1, "speculative": {}, "epsilon": None}
+    common = {"prompts": None, "dtype": "float32", "threads": 1, "speculative": {"method": "tree"}, "epsilon": None}
     out = speed.run(
         "grove-large",
         "grove-draft",
         tokens=8,
         temperature=0.0,
         repeats=1,
+        quantization=None,
+        draft_quantization=None,
         assisted_length=3,
         seed=0,
         json_out=tmp_path / "speed.json",

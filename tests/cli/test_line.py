@@ -30,7 +30,7 @@ def test_a_pair():
     """Every option lands in its place."""
     config = ServeLine(
         model="org/big", draft="org/tiny", host="0.0.0.0", port=81, grpc_port=91, dtype="bfloat16", device="cpu",
-        max_model_len=512, served_model_name=("a", "b"), revision="v1", api_key=("k",),
+        max_model_len=512, served_model_name=("a", "b"), revision="v1", api_key=("k",), draft_quantization="int8",
     ).to_config()  # fmt: skip
 
     target, draft = config.targets["main"], config.drafts["draft"]
@@ -42,6 +42,7 @@ def test_a_pair():
         512,
     )
     assert (draft.model, draft.dtype, draft.max_model_len) == ("org/tiny", "bfloat16", 512)
+    assert (target.quantization, draft.quantization) == (None, "int8")
     assert config.draft_pools("main") == ("draft",)
     assert (config.listeners.host, config.listeners.http_port, config.listeners.grpc_port) == ("0.0.0.0", 81, 91)
     assert config.api_keys == ("k",)

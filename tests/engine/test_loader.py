@@ -100,6 +100,19 @@ def test_a_sorted_model_can_stop_at_an_exit(tmp_path):
         load(str(directory), EngineOptions(exit=2))
 
 
+def test_weights_can_be_rounded_to_8_bits(tiny):
+    """The card says so; logits stay near those of the model as it is; float32 models are refused."""
+    plain, rounded = load(str(tiny), EngineOptions()), load(str(tiny), EngineOptions(quantization="int8"))
+    found = [engine.prefill(engine.pool.open(()), [5, 6, 7, 8])[0, :200] for engine in (plain, rounded)]
+
+    assert (plain.card.dtype, rounded.card.dtype) == ("bfloat16", "int8")
+    assert rounded.card.parameters == plain.card.parameters
+    assert not torch.equal(*found)
+    assert torch.nn.functional.cosine_similarity(*found, dim=0) > 0.99
+    with pytest.raises(ConfigError, match="dtype: bfloat16"):
+        load(str(tiny), EngineOptions(dtype="float32", quantization="int8"))
+
+
 def test_dtype_can_be_chosen(tiny):
     """float32 runs the same weights in another dtype; the digest stays."""
     engine = load(str(tiny), EngineOptions(dtype="float32", kv_slots=64))

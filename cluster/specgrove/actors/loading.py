@@ -27,5 +27,6 @@ def engine_options(config: Config, pool: PoolConfig) -> EngineOptions:
         kv_bytes=pool.kv_bytes,
         revision=model.revision,
         trust_remote_code=model.trust_remote_code,
+        quantization=pool.quantization,
         exit=pool.exit if isinstance(pool, DraftConfig) else None,
     )

@@ -23,14 +23,24 @@ WARM_UP_TOKENS = 8
 
 
 def server_config(
-    target: str, draft: str, *, dtype: str, threads: int, speculative: Mapping[str, Any], max_model_len: int
+    target: str,
+    draft: str,
+    *,
+    dtype: str,
+    threads: int,
+    speculative: Mapping[str, Any],
+    max_model_len: int,
+    quantization: str | None = None,
+    draft_quantization: str | None = None,
 ) -> dict[str, Any]:
     """One target and one draft replica on this machine."""
     pool = {"threads": threads, "max_model_len": max_model_len, "device": "cpu"}
+    bits = {"quantization": quantization} if quantization else {}
+    draft_bits = {"quantization": draft_quantization} if draft_quantization else {}
     return {
         "models": {MODEL: {"source": target, "dtype": dtype}, "draft": {"source": draft, "dtype": dtype}},
-        "targets": {MODEL: {"model": MODEL, **pool, "speculative_config": dict(speculative)}},
-        "drafts": {"draft": {"model": "draft", **pool}},
+        "targets": {MODEL: {"model": MODEL, **pool, **bits, "speculative_config": dict(speculative)}},
+        "drafts": {"draft": {"model": "draft", **pool, **draft_bits}},
     }
 
 
@@ -45,6 +55,8 @@ def run(
     dtype: str,
     threads: int,
     speculative: Mapping[str, Any],
+    quantization: str | None,
+    draft_quantization: str | None,
     assisted_length: int,
     epsilon: float | None,
     seed: int,
@@ -63,8 +75,9 @@ def run(
     ids = [codec.encode_chat([ChatMessage("user", prompt.text)]) for prompt in work]
     longest = max(len(prompt) for prompt in ids) + tokens + 64
     config = server_config(
-        target, draft, dtype=dtype, threads=threads, speculative=speculative, max_model_len=max(512, longest)
-    )
+        target, draft, dtype=dtype, threads=threads, speculative=speculative, max_model_len=max(512, longest),
+        quantization=quantization, draft_quantization=draft_quantization,
+    )  # fmt: skip
     with serving(config) as client:
         ways = variants(client, MODEL, reference, temperature=temperature, length=assisted_length)
         runs = _interleave(ways, work, ids, tokens=tokens, repeats=repeats, seed=seed)
@@ -83,6 +96,8 @@ def run(
         "dtype": dtype,
         "threads": threads,
         "speculative_config": dict(speculative),
+        "quantization": quantization,
+        "draft_quantization": draft_quantization,
         "assisted_length": assisted_length,
         "prompts": [prompt.text for prompt in work],
         "seed": seed,

@@ -58,6 +58,8 @@ def serve(
     grpc_port: Annotated[int | None, typer.Option(help="gRPC port. [default: 9000]")] = None,
     dtype: Annotated[str | None, typer.Option(help="auto, float32, bfloat16 or float16.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
+    quantization: Annotated[str | None, typer.Option(help="int8: 8-bit weights for the targets.")] = None,
+    draft_quantization: Annotated[str | None, typer.Option(help="int8: 8-bit weights for the drafts.")] = None,
     max_model_len: Annotated[int | None, typer.Option(help="Longest session in tokens.")] = None,
     served_model_name: Annotated[
         list[str] | None, typer.Option(help="Name under which clients ask for MODEL; may be given more than once.")
@@ -76,7 +78,7 @@ def serve(
     line = ServeLine(
         model=model, config=config, draft=draft, host=host, port=port, grpc_port=grpc_port, dtype=dtype, device=device,
         max_model_len=max_model_len, served_model_name=tuple(served_model_name or ()), revision=revision,
-        api_key=tuple(api_key or ()),
+        api_key=tuple(api_key or ()), quantization=quantization, draft_quantization=draft_quantization,
     )  # fmt: skip
     if print_config:
         typer.echo(line.yaml(), nl=False)

@@ -24,6 +24,8 @@ class ServeLine:
     grpc_port: int | None = None
     dtype: str | None = None
     device: str | None = None
+    quantization: str | None = None
+    draft_quantization: str | None = None
     max_model_len: int | None = None
     served_model_name: tuple[str, ...] = ()
     revision: str | None = None
@@ -51,7 +53,8 @@ class ServeLine:
         options = {
             "MODEL": self.model, "--draft": self.draft, "--dtype": self.dtype, "--device": self.device,
             "--max-model-len": self.max_model_len, "--served-model-name": self.served_model_name,
-            "--revision": self.revision,
+            "--revision": self.revision, "--quantization": self.quantization,
+            "--draft-quantization": self.draft_quantization,
         }  # fmt: skip
         for option, value in options.items():
             if value:
@@ -66,19 +69,21 @@ class ServeLine:
 
     def _bundled(self) -> dict[str, Any]:
         mapping = Config.bundled().to_mapping()
-        changes = self._pool_options()
-        for kind in ("targets", "drafts"):
+        for kind, quantization in (("targets", self.quantization), ("drafts", self.draft_quantization)):
+            changes = self._pool_options(quantization)
             mapping[kind] = {name: pool | changes for name, pool in mapping[kind].items()}
         return mapping
 
     def _one_target(self, model: str) -> dict[str, Any]:
         name = _name(model)
-        target: dict[str, Any] = {"model": name, **self._pool_options()}
+        target: dict[str, Any] = {"model": name, **self._pool_options(self.quantization)}
         models: dict[str, Any] = {name: {"source": model} | ({"revision": self.revision} if self.revision else {})}
         mapping: dict[str, Any] = {"models": models, "targets": {"main": target}}
         if self.served_model_name:
             target["served_model_name"] = list(self.served_model_name)
         if self.draft is None:
+            if self.draft_quantization:
+                raise ConfigError("--draft-quantization needs a --draft", param="--draft-quantization")
             target["speculative_config"] = None
             return mapping
         draft = _name(self.draft)
@@ -87,10 +92,15 @@ class ServeLine:
                 f"draft and target are both called {draft}; a model cannot draft for itself", param="--draft"
             )
         models[draft] = {"source": self.draft}
-        return mapping | {"drafts": {"draft": {"model": draft, **self._pool_options()}}}
+        return mapping | {"drafts": {"draft": {"model": draft, **self._pool_options(self.draft_quantization)}}}
 
-    def _pool_options(self) -> dict[str, Any]:
-        options = {"dtype": self.dtype, "device": self.device, "max_model_len": self.max_model_len}
+    def _pool_options(self, quantization: str | None) -> dict[str, Any]:
+        options = {
+            "dtype": self.dtype,
+            "device": self.device,
+            "quantization": quantization,
+            "max_model_len": self.max_model_len,
+        }
         return {key: value for key, value in options.items() if value is not None}
 
 

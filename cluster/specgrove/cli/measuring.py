@@ -52,6 +52,8 @@ Prompts = Annotated[
 Speculative = Annotated[
     str, typer.Option(help="speculative_config as YAML, such as '{method: chain, num_speculative_tokens: 4}'.")
 ]
+Bits = Annotated[str | None, typer.Option(help="int8: 8-bit weights for the target.")]
+DraftBits = Annotated[str | None, typer.Option(help="int8: 8-bit weights for the draft.")]
 Epsilon = Annotated[float | None, typer.Option(help="Largest score gap that is a near-tie. [default: by dtype]")]
 
 
@@ -66,6 +68,8 @@ def speed(
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     threads: Annotated[int, typer.Option(min=1, help="CPU threads of each replica.")] = 2,
     speculative: Speculative = "{}",
+    quantization: Bits = None,
+    draft_quantization: DraftBits = None,
     assisted_length: Annotated[int, typer.Option(min=1, help="The constant length for transformers' assistant.")] = 5,
     epsilon: Epsilon = None,
     seed: Annotated[int, typer.Option(help="Order of the interleaving and noise.")] = 0,
@@ -78,8 +82,9 @@ def speed(
 
     found = measure.run(
         target, draft, prompts=prompts, tokens=tokens, temperature=temperature, repeats=repeats, dtype=dtype,
-        threads=threads, speculative=speculative_config(speculative), assisted_length=assisted_length, epsilon=epsilon,
-        seed=seed, json_out=json_out,
+        threads=threads, speculative=speculative_config(speculative), quantization=quantization,
+        draft_quantization=draft_quantization, assisted_length=assisted_length, epsilon=epsilon, seed=seed,
+        json_out=json_out,
     )  # fmt: skip
     typer.echo(report.speed_table(found))
 

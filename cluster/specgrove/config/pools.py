@@ -70,7 +70,7 @@ class SpeculativeConfig(Strict):
     refused: ClassVar[Mapping[str, str]] = {
         "draft_tensor_parallel_size": "a draft replica is one device; remove it",
         "disable_by_batch_size": "remove it: method planned finds from measurements when drafting pays",
-        "quantization": "quantized drafts are not supported yet; remove it and set the draft pool's dtype",
+        "quantization": "set quantization of the draft pool instead",
         "max_model_len": "set max_model_len of the draft pool instead",
         "revision": "set the revision under models instead",
     }
@@ -167,7 +167,6 @@ class PoolConfig(Strict):
         "pipeline_parallel_size": "a replica is one device; remove it",
         "data_parallel_size": "set replicas instead",
         "num_replicas": "set replicas instead",
-        "quantization": "quantized weights are not supported yet; remove it and set dtype",
         "gpu_memory_utilization": "set the KV budget with kv_slots or kv_bytes instead",
         "autoscaling_config": "scaling by load is not supported yet; set replicas",
         "revision": "set it under models instead",
@@ -183,6 +182,9 @@ class PoolConfig(Strict):
     """auto, cpu or cuda; auto: cuda for a replica that was given a GPU, else cpu."""
     dtype: Dtype | None = None
     """None: the model's."""
+    quantization: Literal["int8"] | None = None
+    """`int8`: weights of linear layers in 8 bits, rounded while loading; half the memory to read for every token. The
+    output is then that of the rounded model. Needs bfloat16 for the rest. None: as they are."""
     threads: Count | None = None
     """CPU threads of one replica's forward passes; None: as many as num_cpus, at least one."""
     kv_slots: Count | None = None

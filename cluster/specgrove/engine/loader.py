@@ -22,6 +22,7 @@ from specgrove.engine.hooks import NAME, OWN_ATTENTION, HookedModel
 from specgrove.engine.kv_pool import KVPool
 from specgrove.engine.kv_store import KVStore
 from specgrove.engine.linear import widen
+from specgrove.engine.quantize import Quantization, quantize
 from specgrove.engine.runner import Engine, Passes
 from specgrove.engine.tokenizer import TextCodec
 from specgrove.engine.weights import locate, weight_files, weights_digest
@@ -56,6 +57,8 @@ class EngineOptions:
     """Run model code that comes with the weights."""
     exit: int | None = None
     """Depth at which a sorted model stops, one of the exits on its card; None: the full depth."""
+    quantization: Quantization | None = None
+    """Fewer bits for the weights of a bfloat16 model's linear layers; None: as they are."""
 
 
 def load(model: str, options: EngineOptions) -> Engine:
@@ -73,8 +76,12 @@ def load(model: str, options: EngineOptions) -> Engine:
         digest = background.submit(weights_digest, files)  # reads while the weights load
         network = _network(directory, dtype, options)
         network.to(device)  # type: ignore[arg-type]  # transformers wraps `to` without its types
-        widen(network)
-        return _assemble(directory, network, options, digest.result())
+        parameters = sum(p.numel() for p in network.parameters())
+        if options.quantization is not None:
+            quantize(network, options.quantization)
+        else:
+            widen(network)
+        return _assemble(directory, network, options, digest.result(), parameters)
 
 
 def _device(name: str) -> torch.device:
@@ -139,7 +146,9 @@ def _refused(config: PreTrainedConfig, reason: str) -> str:
     return f"{names} cannot be served: {reason}"
 
 
-def _assemble(directory: Path, network: PreTrainedModel, options: EngineOptions, digest: str) -> Engine:
+def _assemble(
+    directory: Path, network: PreTrainedModel, options: EngineOptions, digest: str, parameters: int
+) -> Engine:
     config = network.config
     vocab_rows = int(network.get_output_embeddings().weight.shape[0])
     try:
@@ -170,7 +179,15 @@ def _assemble(directory: Path, network: PreTrainedModel, options: EngineOptions,
     generation = _read_json(directory / "generation_config.json")
     return Engine(
         passes=passes,
-        card=_card(directory, network, codec, digest, budget.max_model_len),
+        card=_card(
+            directory,
+            network,
+            codec,
+            parameters=parameters,
+            weights_digest=digest,
+            dtype=options.quantization or str(network.dtype).removeprefix("torch."),
+            max_model_len=budget.max_model_len,
+        ),
         codec=codec,
         defaults=_defaults(generation),
         eos_token_ids=_eos(config.eos_token_id, generation.get("eos_token_id"), tokenizer.eos_token_id),
@@ -179,23 +196,21 @@ def _assemble(directory: Path, network: PreTrainedModel, options: EngineOptions,
     )
 
 
-def _card(directory: Path, network: PreTrainedModel, codec: TextCodec, digest: str, max_model_len: int) -> ModelCard:
+def _card(directory: Path, network: PreTrainedModel, codec: TextCodec, **measured: Any) -> ModelCard:
+    """From the model, what its own card tells, and what was found while loading it."""
     text = network.config.get_text_config()
     told = _read_json(directory / "card.json")
     return ModelCard(
         name=str(told.get("name", directory.resolve().name)),
         architecture=str(network.config.model_type),
-        parameters=sum(p.numel() for p in network.parameters()),
         layers=int(text.num_hidden_layers),
         hidden_size=int(text.hidden_size),
         vocab_size=codec.vocab_size,
         vocab_hash=vocabulary_hash(codec.pairs.items()),
-        weights_digest=digest,
-        dtype=str(network.dtype).removeprefix("torch."),
-        max_model_len=max_model_len,
         exits=tuple(told.get("exits", ())),
         trained_on=str(told.get("trained_on", "")),
         scores=dict(told.get("scores", {})),
+        **measured,
     )
 
 
