@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from specgrove.core.cards import Load, ModelCard, ReplicaCard
-from specgrove.router.replicas import Candidate, cannot_draft_for, least_loaded, serving, to_dial, unreachable
+from specgrove.router.replicas import Candidate, cannot_draft_for, serving, shortest_wait, to_dial, unreachable
 
 MODEL = ModelCard(
     name="m", architecture="llama", parameters=1, layers=1, hidden_size=1, vocab_size=1, vocab_hash="v",
@@ -27,10 +28,10 @@ def target(name: str, **load: object) -> Candidate:
 
 
 def picked(
-    *candidates: Candidate, in_flight: dict[str, int] | None = None, exclude: tuple[str, ...] = ()
+    *candidates: Candidate, in_flight: dict[str, int] | None = None, exclude: tuple[str, ...] = (), **more: Any
 ) -> str | None:
     """Name of the chosen replica."""
-    chosen = least_loaded("m", candidates, in_flight=in_flight or {}, exclude=exclude)
+    chosen = shortest_wait("m", candidates, in_flight=in_flight or {}, exclude=exclude, **more)
     return chosen.card.replica if chosen else None
 
 
@@ -52,13 +53,27 @@ def test_ties_go_to_fewer_queued_tokens_then_less_cache_then_the_name():
     assert picked(target("b"), target("a")) == "a"
 
 
+def test_a_replica_that_holds_the_prompt_is_preferred_until_its_queue_is_longer():
+    """What it saves against what is in front of it, both in tokens."""
+    held = {"b": 0.9}
+    assert picked(target("a"), target("b", running=1), prompt_tokens=1000, held=held) == "b"
+    assert picked(target("a"), target("b", running=40), prompt_tokens=1000, held=held) == "a"
+    assert picked(target("a"), target("b", queued_tokens=5000), prompt_tokens=1000, held=held) == "a"
+    assert picked(target("a"), target("b", running=1), prompt_tokens=10, held=held) == "a"
+
+
+def test_a_long_queue_of_prompts_counts_more_than_one_request():
+    """One request with a huge prompt in front is a longer wait than two short ones."""
+    assert picked(target("a", waiting=1, queued_tokens=5000), target("b", running=2)) == "b"
+
+
 def test_draining_excluded_and_other_models_are_no_candidates():
     """None when nobody is left."""
     assert picked(target("a", draining=True), target("b", running=9)) == "b"
     assert picked(target("a"), target("b", running=9), exclude=("a",)) == "b"
     assert picked(target("a", draining=True)) is None
-    assert least_loaded("other", [target("a")], in_flight={}) is None
-    assert least_loaded("m", [Candidate(DRAFT, Load())], in_flight={}) is None
+    assert shortest_wait("other", [target("a")], in_flight={}) is None
+    assert shortest_wait("m", [Candidate(DRAFT, Load())], in_flight={}) is None
 
 
 def test_every_served_name_finds_the_replica():

@@ -29,12 +29,12 @@ class IngressBackend:
         self._names = tuple(dict.fromkeys(name for pool in config.targets.values() for name in pool.served_names))
 
     async def generate(self, request: GenerateRequest) -> AsyncIterator[GenerateEvent]:
-        """Events of one request from the least loaded target.
+        """Events of one request from the target with the shortest predicted wait.
 
         A target that refuses (draining, full) or cannot be reached before it has sent anything is passed over for the
         next. Raises ModelNotFound, Unavailable, CapacityError, ReplicaLost and what the target raises.
         """
-        choice = _Choice(self._fleet, self._check(request.model), self._wait_s)
+        choice = _Choice(self._fleet, self._check(request.model), self._wait_s, request)
         limit_s = min(self._timeout_s, request.timeout_s or self._timeout_s)
         request = replace(request, timeout_s=limit_s)
         while True:
@@ -111,8 +111,9 @@ class IngressBackend:
 class _Choice:
     """Which targets one request has tried, and how long it may still wait for another one."""
 
-    def __init__(self, fleet: Fleet, model: str, wait_s: float) -> None:
+    def __init__(self, fleet: Fleet, model: str, wait_s: float, request: GenerateRequest | None = None) -> None:
         self._fleet = fleet
+        self._request = request
         self._model = model
         self._until = time.monotonic() + wait_s
         self._refused: set[str] = set()
@@ -121,7 +122,7 @@ class _Choice:
     async def next(self) -> ReplicaCard:
         """The next target to try; waits for one to come when there is none."""
         while True:
-            card = self._fleet.pick(self._model, exclude=self._refused)
+            card = self._fleet.pick(self._model, request=self._request, exclude=self._refused)
             if card is not None:
                 return card
             left = self._until - time.monotonic()

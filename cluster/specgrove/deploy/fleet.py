@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from specgrove.core.cards import ReplicaCard
-from specgrove.router.replicas import Candidate, least_loaded, unreachable
+from specgrove.core.request import GenerateRequest
+from specgrove.router.affinity import PrefixMemory, prompt_tokens
+from specgrove.router.replicas import Candidate, shortest_wait, unreachable
 from specgrove.rpc.clients import TargetClient
 from specgrove.state import Announcement, Snapshot
 
@@ -42,6 +44,7 @@ class Fleet:
         self._received_at = time.time()
         self._clients: dict[tuple[str, str], TargetClient] = {}
         self._in_flight: Counter[str] = Counter()
+        self._prefixes = PrefixMemory()
         self._suspects: dict[str, float] = {}
         self._told: set[str] = set()
         self._news = asyncio.Event()
@@ -74,14 +77,27 @@ class Fleet:
         """Unix seconds at which a replica registered."""
         return int(self._received_at - (self._snapshot.taken_at - one.registered_at))
 
-    def pick(self, model: str, *, exclude: Collection[str] = ()) -> ReplicaCard | None:
-        """The least loaded live target for a model; suspects only when nobody else is left."""
+    def pick(
+        self, model: str, *, request: GenerateRequest | None = None, exclude: Collection[str] = ()
+    ) -> ReplicaCard | None:
+        """The live target with the shortest predicted wait; suspects only when nobody else is left.
+
+        request: what it is wanted for, if its prompt is to be computed there.
+        """
         candidates = [Candidate(one.card, one.load) for one in self._snapshot.replicas if self._reachable(one.card)]
         now = time.monotonic()
         suspects = {name for name, until in self._suspects.items() if until > now}
-        chosen = least_loaded(model, candidates, in_flight=self._in_flight, exclude={*exclude, *suspects})
-        chosen = chosen or least_loaded(model, candidates, in_flight=self._in_flight, exclude=exclude)
-        return chosen.card if chosen else None
+        held = self._prefixes.held(request) if request is not None else {}
+        tokens = prompt_tokens(request) if request is not None else 0
+        for excluded in ({*exclude, *suspects}, exclude):
+            chosen = shortest_wait(
+                model, candidates, in_flight=self._in_flight, prompt_tokens=tokens, held=held, exclude=excluded
+            )
+            if chosen is not None:
+                if request is not None:
+                    self._prefixes.remember(request, chosen.card.replica)
+                return chosen.card
+        return None
 
     def _reachable(self, card: ReplicaCard) -> bool:
         why = unreachable(card.generate_address, node=card.node, here=self._node)

@@ -22,26 +22,35 @@ def serving(model: str, replicas: Iterable[Candidate]) -> list[Candidate]:
     return sorted(found, key=lambda one: one.card.replica)
 
 
-def least_loaded(
+REQUEST_TOKENS = 32
+"""A running request delays the next one's first token as much as so many prompt tokens in front of it."""
+
+
+def shortest_wait(
     model: str,
     replicas: Iterable[Candidate],
     *,
     in_flight: Mapping[str, int],
+    prompt_tokens: int = 0,
+    held: Mapping[str, float] | None = None,
     exclude: Collection[str] = (),
 ) -> Candidate | None:
-    """The target replica with the shortest queue that serves `model` and is not draining; None when there is none.
+    """The target replica of `model` that is predicted to give the first token soonest; None when there is none.
 
-    in_flight: requests that the asking ingress has running on each replica; they count until the replica's own report
-    includes them, so that a burst between two reports spreads. exclude: replicas that have just refused or failed.
-    Order: requests (own or reported, whichever is more), then queued prompt tokens, then KV use, then name.
+    The wait is counted in tokens that must be computed first: the replica's queue, its running requests, and what it
+    has to compute of this prompt.  in_flight: requests that the asking ingress has running on each replica; they count
+    until the replica's own report includes them, so that a burst between two reports spreads.  held: share of the
+    prompt that each replica has in memory.  exclude: replicas that have just refused or failed.  Draining ones are never
+    chosen. Equal waits go to the replica with less KV in use, then by name.
     """
     usable = [one for one in serving(model, replicas) if not one.load.draining and one.card.replica not in exclude]
 
-    def cost(one: Candidate) -> tuple[int, int, float, str]:
+    def cost(one: Candidate) -> tuple[float, float, str]:
         load = one.load
         requests = max(load.running + load.waiting, in_flight.get(one.card.replica, 0))
+        own = prompt_tokens * (1 - (held or {}).get(one.card.replica, 0.0))
         used = load.kv_slots_used / load.kv_slots_total if load.kv_slots_total else 0.0
-        return requests, load.queued_tokens, used, one.card.replica
+        return requests * REQUEST_TOKENS + load.queued_tokens + own, used, one.card.replica
 
     return min(usable, key=cost, default=None)
 
