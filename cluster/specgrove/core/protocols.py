@@ -101,6 +101,9 @@ class TargetObserver(Protocol):
         the round that was neither draft nor target forward (None when plain), `gap_s` since the last tokens.
         """
 
+    def planned(self, *, nodes: float, depth: int, gain: float) -> None:
+        """What drafts are asked for from now on: nodes of the mean session's tree, depth, predicted gain over plain."""
+
     def refused_tree(self, reason: str) -> None:
         """A tree was dropped: stale, foreign, bad_tree, unknown_plan, closed; lost: owed by a draft that went away."""
 

@@ -178,6 +178,19 @@ class Planner:
             return PLAIN
         return Asked(min(PROBE_DEPTH, self.most_depth), min(PROBE_NODES, self.most_nodes))
 
+    @property
+    def gain(self) -> float:
+        """Predicted tokens per second over those of plain decoding, at the load of the last decision."""
+        if self.budget is None or self._costs is None:
+            return 1.0
+        plain_s = float(self._costs(np.array([0]), 0)[0])
+        return self.budget.goodput * plain_s / self._costs.sessions
+
+    @property
+    def nodes_per_session(self) -> float:
+        """Of the last decision."""
+        return self._nodes / self._planned_for if self._planned_for else 0.0
+
     def price(self) -> float:
         """Expected tokens that one more node of the present load must bring to pay for its time."""
         if self.budget is None or self._costs is None:

@@ -40,8 +40,8 @@ def shortest_wait(
     The wait is counted in tokens that must be computed first: the replica's queue, its running requests, and what it
     has to compute of this prompt.  in_flight: requests that the asking ingress has running on each replica; they count
     until the replica's own report includes them, so that a burst between two reports spreads.  held: share of the
-    prompt that each replica has in memory.  exclude: replicas that have just refused or failed.  Draining ones are never
-    chosen. Equal waits go to the replica with less KV in use, then by name.
+    prompt that each replica has in memory.  exclude: replicas that have just refused or failed.  Draining ones are
+    never chosen. Equal waits go to the replica with less KV in use, then by name.
     """
     usable = [one for one in serving(model, replicas) if not one.load.draining and one.card.replica not in exclude]
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
+from specgrove.core.protocols import TargetObserver
 from specgrove.core.speculate import DraftPlan, DraftTree
 from specgrove.planning.acceptance import visits
 from specgrove.planning.goodput import chain_tokens
@@ -34,8 +35,11 @@ class Plans:
     planner: None for a fixed plan.  guess_tokens: length of every guess of the target's own; None for what pays.
     """
 
-    def __init__(self, planner: Planner | None = None, *, guess_tokens: int | None = None) -> None:
+    def __init__(
+        self, planner: Planner | None = None, observer: TargetObserver | None = None, *, guess_tokens: int | None = None
+    ) -> None:
         self.planner = planner
+        self._observer = observer
         self._guess_tokens = guess_tokens
         self.chances = Chances()
         self.drafts = 0
@@ -51,6 +55,8 @@ class Plans:
         if not self.planner.due(len(decoding), now):
             return
         self.planner.plan([self._standing(session) for session in decoding], now)
+        if (budget := self.planner.budget) is not None and self._observer is not None:
+            self._observer.planned(nodes=self.planner.nodes_per_session, depth=budget.depth, gain=self.planner.gain)
 
     def next(self, session: Session) -> DraftPlan | None:
         """The plan for the session's next tree, the present one as long as nothing changed; None: decode plainly."""

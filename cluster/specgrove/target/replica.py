@@ -91,7 +91,7 @@ class TargetReplica:
             vocab_size=engine.card.vocab_size,
             observer=observer,
             max_wait_s=options.max_tree_wait_s,
-            plans=Plans(options.planner, guess_tokens=options.lookup.tokens if options.lookup else None),
+            plans=Plans(options.planner, observer, guess_tokens=options.lookup.tokens if options.lookup else None),
         )
         self._loop = StepLoop(
             engine,

@@ -145,6 +145,21 @@ STEP_SESSIONS = Spec(
     text="Sessions that took part in steps, counted once a step.",
     ask="sessions per step = rate(specgrove:step_sessions_total[w]) / rate(specgrove:step_seconds_count[w])",
 )  # fmt: skip
+PLANNED_NODES = Spec(
+    name="specgrove:planned_tree_nodes", kind="gauge",
+    text="Nodes that the planner asks for, for the mean decoding session; 0: speculation is off.",
+    ask="is it off? = specgrove:planned_tree_nodes == 0 and vllm:num_requests_running > 0",
+)  # fmt: skip
+PLANNED_DEPTH = Spec(
+    name="specgrove:planned_tree_depth", kind="gauge",
+    text="Depth of the trees that the planner asks for.",
+    ask="how deep = specgrove:planned_tree_depth",
+)  # fmt: skip
+PREDICTED_GAIN = Spec(
+    name="specgrove:predicted_gain", kind="gauge",
+    text="Predicted tokens per second over those of plain decoding, at the present load.",
+    ask="what speculation brings = specgrove:predicted_gain",
+)  # fmt: skip
 REQUEST_PROMPT = Spec(
     name="vllm:request_prompt_tokens", kind="histogram", buckets=LENGTHS,
     text="Prompt tokens of a finished request.",
@@ -165,7 +180,7 @@ TARGET = (
     NUM_DRAFTS, NUM_DRAFT_TOKENS, NUM_ACCEPTED_TOKENS, ACCEPTED_PER_POS, FIRST_TOKEN, INTER_TOKEN, E2E, RUNNING,
     WAITING, KV_USAGE, PROMPT_TOKENS, GENERATION_TOKENS, PREFIX_QUERIES, PREFIX_HITS, SUCCESS, ROUNDS, STALE_TREES,
     REFUSED_TREES, TREE_WAIT, ROUND_REST, STEP_FORWARD, STEP, STEP_ROWS, STEP_SESSIONS, REQUEST_PROMPT,
-    REQUEST_GENERATION, LIVE_DRAFTS,
+    REQUEST_GENERATION, LIVE_DRAFTS, PLANNED_NODES, PLANNED_DEPTH, PREDICTED_GAIN,
 )  # fmt: skip
 
 # What a draft replica counts.

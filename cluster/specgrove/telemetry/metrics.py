@@ -69,6 +69,8 @@ class Metrics(ReplicaMetrics):
         self._rest = self._distribution(catalog.ROUND_REST)
         self._prompt_lengths = self._distribution(catalog.REQUEST_PROMPT)
         self._output_lengths = self._distribution(catalog.REQUEST_GENERATION)
+        self._planned = [self._number(catalog.PLANNED_NODES), self._number(catalog.PLANNED_DEPTH)]
+        self._gain = self._number(catalog.PREDICTED_GAIN)
         for gauge in (catalog.RUNNING, catalog.WAITING, catalog.KV_USAGE, catalog.LIVE_DRAFTS):
             self._number(gauge)
         for reason in ("stop", "length", "abort", "error"):  # a rate needs the zero before the first event
@@ -105,6 +107,12 @@ class Metrics(ReplicaMetrics):
         family = self._family(catalog.ACCEPTED_PER_POS)
         for position in range(len(self._positions), depth):
             self._positions.append(family.number(str(position)))
+
+    def planned(self, *, nodes: float, depth: int, gain: float) -> None:
+        """What drafts are asked for from now on."""
+        for number, value in zip(self._planned, (nodes, depth), strict=True):
+            number.set(value)
+        self._gain.set(gain)
 
     def refused_tree(self, reason: str) -> None:
         """A tree was dropped; `stale` has a counter of its own, because it is nobody's fault."""
