@@ -203,3 +203,23 @@ def test_a_model_that_no_longer_holds_is_brought_up_to_date():
     for tokens in (1, 8, 16, 32):
         assert planner.step.factor * planner.latency.seconds(Work(tokens)) == pytest.approx(now(tokens), rel=0.2)
     assert planner.latency.seconds(Work(128)) > 1.5 * machine.step_s(128)
+
+
+def test_replicas_learn_from_each_other():
+    """A new one starts from what another has counted; one that has counted itself does not change its mind."""
+
+    def fresh():
+        return Planner(Machine().latency(), most_nodes=16, most_depth=4, level_s=0.001)
+
+    old, new, other = fresh(), fresh(), fresh()
+    for _ in range(100):
+        old.took_round("greedy 0", [Visit(0, 8, None)])
+        other.took_round("greedy 0", [Visit(0, 1, 0), Visit(1, 1, 0)])
+    new.adopt([old.known()])
+    other.adopt([old.known()])
+    for planner in (new, other):
+        planner.plan([Standing("greedy 0", 50, 16, 4)], 0.0)
+
+    assert new.budget.off
+    assert not other.budget.off
+    assert fresh().known() == {}

@@ -28,6 +28,8 @@ log = logging.getLogger("specgrove.target")
 
 FIRST_LEVEL = 0.3
 """A level of drafting, before any was seen, in steps of the target over one token."""
+SHARE_S = 10.0
+"""Between two exchanges of what is known of the drafts."""
 STOP_MARGIN_S = 5.0
 """Part of drain_timeout_s kept back for closing the listeners: Serve kills a replica when its time is over."""
 
@@ -93,6 +95,7 @@ class TargetServer:
             lease_s=self._config.state.lease_s,
         )
         await self._membership.join()
+        self._sharing = asyncio.create_task(self._share(planner is not None), name="target shares its profile")
         log.info("target ready", extra={"replica": card.replica, "generate": card.generate_address})
 
     def _card(self, pool: str, engine: Engine) -> ReplicaCard:
@@ -148,6 +151,20 @@ class TargetServer:
             speculate_address=await self._speculate.start(),
         )
 
+    async def _share(self, planned: bool) -> None:
+        """Exchange what is known of the drafts with equal replicas, now and then."""
+        prefix = f"acceptance/{self._replica.engine.card.weights_digest[:16]}/"
+        key = prefix + self._identity.replica
+        while planned:
+            try:
+                kept = await self._registry.kept(prefix)
+                known = await self._replica.share([profile for other, profile in kept.items() if other != key])
+                if known:
+                    await self._registry.keep(key, known)
+            except Exception as error:  # actor loop: an unreachable registry costs knowledge only
+                log.warning("could not share what is known of the drafts: %s", error)
+            await asyncio.sleep(SHARE_S)
+
     async def metrics(self) -> str:
         """This replica's exposition in Prometheus' text format."""
         self._metrics.observe_load(self._replica.load())
@@ -166,6 +183,7 @@ class TargetServer:
         if self._stopped or not hasattr(self, "_membership"):
             return
         self._stopped = True
+        self._sharing.cancel()
         draining = asyncio.create_task(self._replica.drain(max(0.0, self._config.drain_timeout_s - STOP_MARGIN_S)))
         await asyncio.sleep(0)  # drain() refuses new sessions from its first step on
         try:

@@ -8,8 +8,9 @@ trials; the acceptance of a rank follows from these and adds up to at most 1 (Ka
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,18 +115,18 @@ class AcceptanceEstimate:
         trials: Floats = self._trials.sum(0) + PRIOR_TRIALS
         return hits / trials
 
-    def to_mapping(self) -> dict[str, object]:
+    def to_mapping(self) -> dict[str, Any]:
         """Plain values, to be kept and shared."""
         return {"hits": self._hits.tolist(), "trials": self._trials.tolist(), "rounds": self.rounds}
 
     @classmethod
-    def from_mapping(cls, kept: dict[str, object], *, memory: float = MEMORY) -> AcceptanceEstimate:
+    def from_mapping(cls, kept: Mapping[str, Any], *, memory: float = MEMORY) -> AcceptanceEstimate:
         """What to_mapping gave. Raises ValueError for another shape."""
         made = cls(memory=memory)
         hits, trials = np.array(kept["hits"], dtype=np.float64), np.array(kept["trials"], dtype=np.float64)
         if hits.shape != made._hits.shape or trials.shape != made._trials.shape:
             raise ValueError(f"counts of shape {hits.shape}, expected {made._hits.shape}")
-        made._hits, made._trials, made.rounds = hits, trials, int(str(kept["rounds"]))
+        made._hits, made._trials, made.rounds = hits, trials, int(kept["rounds"])
         return made
 
 

@@ -7,8 +7,9 @@ the next trees of each kind of session should be; nothing at all when plain deco
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +35,8 @@ PRICED_NODES = 8
 """Nodes over which the price of one more is averaged: costs are staircases."""
 REMEMBERED_STEPS = 256
 """Steps from which a latency model that no longer holds is brought up to date."""
+ADOPT_BELOW = 20.0
+"""Rounds from which a replica trusts its own counts alone."""
 SMOOTHING = 0.1
 """Weight of the newest observation of draft and network."""
 
@@ -53,7 +56,7 @@ PLAIN = Asked()
 class Standing:
     """A session that decodes: which estimate it belongs to, its context in tokens, and its own limits."""
 
-    kind: Hashable
+    kind: str
     context: int
     most_nodes: int
     most_depth: int
@@ -91,9 +94,9 @@ class Planner:
     round: Residual = field(default_factory=Residual)
     """Rounds with trees against the sum of their parts: what overlaps and what is lost between them."""
     budget: Budget | None = None
-    _estimates: dict[Hashable, AcceptanceEstimate] = field(default_factory=dict)
-    _asked: dict[Hashable, Asked] = field(default_factory=dict)
-    _groups: dict[Hashable, Group] = field(default_factory=dict)
+    _estimates: dict[str, AcceptanceEstimate] = field(default_factory=dict)
+    _asked: dict[str, Asked] = field(default_factory=dict)
+    _groups: dict[str, Group] = field(default_factory=dict)
     _costs: _RoundCosts | None = None
     _steps: deque[tuple[Work, float]] = field(default_factory=lambda: deque(maxlen=REMEMBERED_STEPS))
     _nodes: int = 0
@@ -102,7 +105,7 @@ class Planner:
     _planned_at: float = float("-inf")
     _planned_for: int = 0
     _switching: int = 0
-    _probes: dict[Hashable, _Probe] = field(default_factory=dict)
+    _probes: dict[str, _Probe] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.draft = Draft(self.level_s)
@@ -118,7 +121,7 @@ class Planner:
             self.step = Residual()
             self._steps.clear()
 
-    def took_round(self, kind: Hashable, seen: Sequence[Visit]) -> None:
+    def took_round(self, kind: str, seen: Sequence[Visit]) -> None:
         """A round with a tree: what was accepted of it."""
         self._estimate(kind).observe(seen)
         if (probe := self._probes.get(kind)) is not None:
@@ -148,7 +151,7 @@ class Planner:
             return
         self._fade(now)
         self._planned_at, self._planned_for = now, len(standings)
-        by_kind: dict[Hashable, list[Standing]] = {}
+        by_kind: dict[str, list[Standing]] = {}
         for one in standings:
             by_kind.setdefault(one.kind, []).append(one)
         self._groups = {kind: self._group(kind, members) for kind, members in by_kind.items()}
@@ -163,7 +166,7 @@ class Planner:
             elif kind not in self._probes or now - self._probes[kind].began >= PROBE_S:
                 self._probes[kind] = _Probe(now)
 
-    def asked(self, kind: Hashable, session: Hashable) -> Asked:
+    def asked(self, kind: str, session: Hashable) -> Asked:
         """What the session's next tree should be.
 
         Of kinds that decode plainly one session drafts now and then, so that acceptance stays known.
@@ -199,7 +202,7 @@ class Planner:
         low, high = self._costs(more, self.budget.depth)
         return float(self.budget.goodput * (high - low) / PRICED_NODES)
 
-    def beats(self, tokens: float, nodes: int, kind: Hashable) -> bool:
+    def beats(self, tokens: float, nodes: int, kind: str) -> bool:
         """Whether a session that brings so many tokens with so many nodes of its own gains by not being drafted for.
 
         tokens: expected of a round without a draft. Compared as if every session were in its place.
@@ -211,9 +214,22 @@ class Planner:
         plain_s = self._costs(np.array([nodes * self._costs.sessions]), 0)[0]
         return bool(tokens / plain_s > drafted / self.budget.seconds)
 
+    # -- what equal replicas know --------------------------------------------------------------------------------------
+
+    def known(self) -> dict[str, Any]:
+        """Acceptance of every kind, in plain values."""
+        return {kind: estimate.to_mapping() for kind, estimate in self._estimates.items() if estimate.weight >= 1}
+
+    def adopt(self, others: Iterable[Mapping[str, Any]]) -> None:
+        """Start from what others know of kinds of which nothing much was seen here."""
+        for kinds in others:
+            for kind, counts in kinds.items():
+                if self._estimate(kind).weight < ADOPT_BELOW:
+                    self._estimate(kind).merge(AcceptanceEstimate.from_mapping(counts))
+
     # -- parts --------------------------------------------------------------------------------------------------------
 
-    def _estimate(self, kind: Hashable) -> AcceptanceEstimate:
+    def _estimate(self, kind: str) -> AcceptanceEstimate:
         return self._estimates.setdefault(kind, AcceptanceEstimate())
 
     def _fade(self, now: float) -> None:
@@ -223,16 +239,16 @@ class Planner:
                 if kind not in self._asked:
                     estimate.fade((now - self._planned_at) / FADE_S)
 
-    def _group(self, kind: Hashable, members: Sequence[Standing]) -> Group:
+    def _group(self, kind: str, members: Sequence[Standing]) -> Group:
         """Within the tightest limits of its members."""
         nodes = min(self.most_nodes, *(one.most_nodes for one in members))
         depth = min(self.most_depth, *(one.most_depth for one in members))
         return Group(len(members), self._gains(kind), nodes, depth)
 
-    def _gains(self, kind: Hashable) -> Gains:
+    def _gains(self, kind: str) -> Gains:
         return Gains(self._estimate(kind).vector(), nodes=self.most_nodes, depth=self.most_depth)
 
-    def _settled(self, groups: Sequence[Group], kinds: Sequence[Hashable], round_time: RoundTime) -> Budget:
+    def _settled(self, groups: Sequence[Group], kinds: Sequence[str], round_time: RoundTime) -> Budget:
         """The best budget, or the present one as long as it is nearly as good.
 
         Drafting starts and ends only after agreeing decisions.

@@ -6,7 +6,7 @@ All state belongs to the device thread.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from specgrove.core.protocols import TargetObserver
@@ -128,10 +128,10 @@ class Plans:
     def _of(self, session: Session) -> float:
         return self._luck if session.luck is None else session.luck
 
-    def _kind(self, session: Session) -> Hashable:
-        """Sampled or not, and how lucky its drafts are."""
-        luck = self._of(session)
-        return session.job.params.temperature > 0, sum(luck >= bound for bound in LUCK_BOUNDS)
+    def _kind(self, session: Session) -> str:
+        """The workload class: sampled or not, and how lucky its drafts are."""
+        level = sum(self._of(session) >= bound for bound in LUCK_BOUNDS)
+        return f"{'sampled' if session.job.params.temperature > 0 else 'greedy'} {level}"
 
     def _standing(self, session: Session) -> Standing:
         ceiling = session.ceiling

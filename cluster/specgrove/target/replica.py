@@ -9,8 +9,9 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from specgrove.core.cards import PROTOCOL_VERSION, Load, ReplicaCard
 from specgrove.core.protocols import ModelStatus, TargetObserver
@@ -152,6 +153,20 @@ class TargetReplica:
             draining=self._draining,
             drafts=tuple(card.replica for card in self._draft_cards),
         )
+
+    async def share(self, others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Tell the planner what equal replicas know of their drafts; returns what this one knows, by workload class."""
+        loop, known = asyncio.get_running_loop(), asyncio.Future[dict[str, Any]]()
+
+        def exchange() -> None:
+            planner = self.options.planner
+            if planner is not None:
+                planner.adopt(others)
+            found = planner.known() if planner is not None else {}
+            loop.call_soon_threadsafe(lambda: known.done() or known.set_result(found))
+
+        self._post(exchange)
+        return await known
 
     # -- Backend ------------------------------------------------------------------------------------------------------
 
