@@ -7,7 +7,7 @@ import pytest
 
 from specgrove.planning.acceptance import Visit
 from specgrove.planning.latency import KNOTS, LatencyModel, Work
-from specgrove.planning.planner import PLAIN, PROBE_S, Asked, Planner, Standing
+from specgrove.planning.planner import PLAIN, PROBE_S, Asked, Drafting, Planner, Standing
 from specgrove.planning.tree_shape import grown
 
 GOOD, BAD = (0.8, 0.1, 0.04, 0.02), (0.05, 0.02, 0.01, 0.01)
@@ -71,7 +71,7 @@ def run(machine, sessions, truths, seconds, *, fixed=None, seed=0, planner=None)
     """Tokens per second of each phase (one per truth, `seconds` each); what was asked for at the end of each."""
     rng, trees, now = random.Random(seed), Trees(), 0.0
     if planner is None:
-        planner = Planner(machine.latency(), most_nodes=32, most_depth=8, level_s=machine.level_s)
+        planner = Planner(machine.latency(), most_nodes=32, most_depth=8, drafting=Drafting({1: machine.level_s}))
     rates, asked_for = [], []
     for truth in truths:
         start, tokens = now, 0
@@ -130,8 +130,8 @@ def test_a_draft_that_turns_bad_and_good_again():
 def test_hidden_drafting_is_noticed():
     """Rounds that take less than their parts make drafting dearer on paper than it is; the planner learns that."""
     dear = Machine(level_s=0.02)
-    hidden = Planner(dear.latency(), most_nodes=32, most_depth=8, level_s=dear.level_s)
-    serial = Planner(dear.latency(), most_nodes=32, most_depth=8, level_s=dear.level_s)
+    hidden = Planner(dear.latency(), most_nodes=32, most_depth=8, drafting=Drafting({1: dear.level_s}))
+    serial = Planner(dear.latency(), most_nodes=32, most_depth=8, drafting=Drafting({1: dear.level_s}))
     work = Work(1 + 4, 1, 100)
     for _ in range(300):
         hidden.cycled(work, 4, dear.step_s(5) + 0.001)
@@ -148,7 +148,7 @@ def test_hidden_drafting_is_noticed():
 
 def test_kinds_are_told_apart():
     """Sessions that the draft guesses well draft, beside others that decode plainly."""
-    planner = Planner(Machine(free=4).latency(), most_nodes=16, most_depth=4, level_s=0.001)
+    planner = Planner(Machine(free=4).latency(), most_nodes=16, most_depth=4, drafting=Drafting({1: 0.001}))
     for _ in range(300):
         planner.took_round("easy", [Visit(0, 1, 0), Visit(1, 1, 0), Visit(2, 1, 0), Visit(3, 1, 0)])
         planner.took_round("hard", [Visit(0, 4, None)])
@@ -164,7 +164,7 @@ def test_kinds_are_told_apart():
 
 def test_a_probe_ends_and_comes_again():
     """A few rounds of one session, and then nothing for a while."""
-    planner = Planner(Machine().latency(), most_nodes=16, most_depth=4, level_s=10.0)
+    planner = Planner(Machine().latency(), most_nodes=16, most_depth=4, drafting=Drafting({1: 10.0}))
     planner.plan([Standing("all", 50, 16, 4)], 0.0)
     assert planner.asked("all", 1).nodes > 0
     for _ in range(10):
@@ -180,7 +180,7 @@ def test_a_probe_ends_and_comes_again():
 
 def test_limits_of_requests_are_kept():
     """The tightest of a kind's members."""
-    planner = Planner(Machine().latency(), most_nodes=16, most_depth=4, level_s=1e-5)
+    planner = Planner(Machine().latency(), most_nodes=16, most_depth=4, drafting=Drafting({1: 1e-5}))
     planner.plan([Standing("all", 50, 16, 4), Standing("all", 50, 3, 2)], 0.0)
 
     assert 0 < planner.asked("all", 1).nodes <= 3
@@ -190,7 +190,7 @@ def test_limits_of_requests_are_kept():
 def test_a_model_that_no_longer_holds_is_brought_up_to_date():
     """The machine got twice as slow, and larger steps three times: soon the predictions are right again."""
     machine = Machine()
-    planner = Planner(machine.latency(), most_nodes=16, most_depth=4, level_s=0.001)
+    planner = Planner(machine.latency(), most_nodes=16, most_depth=4, drafting=Drafting({1: 0.001}))
 
     def now(tokens):
         return machine.step_s(tokens) * (3.0 if tokens > 8 else 2.0)
@@ -209,7 +209,7 @@ def test_replicas_learn_from_each_other():
     """A new one starts from what another has counted; one that has counted itself does not change its mind."""
 
     def fresh():
-        return Planner(Machine().latency(), most_nodes=16, most_depth=4, level_s=0.001)
+        return Planner(Machine().latency(), most_nodes=16, most_depth=4, drafting=Drafting({1: 0.001}))
 
     old, new, other = fresh(), fresh(), fresh()
     for _ in range(100):

@@ -17,7 +17,7 @@ from specgrove.core.sampling import SamplingFields
 from specgrove.core.speculate import DraftPlan
 from specgrove.errors import RequestError
 from specgrove.planning.latency import KNOTS, LatencyModel, Work
-from specgrove.planning.planner import PLAIN, Asked, Planner
+from specgrove.planning.planner import PLAIN, Asked, Drafting, Planner
 
 CEILING = DraftPlan(branching=(4,) * 6, max_nodes=24)
 PROMPTS = ["The cat", "Numbers: 1 2 3", "zzz", "a b a b a b", "Once upon a time there was", "x = (1 + 2) *"]
@@ -26,7 +26,7 @@ PROMPTS = ["The cat", "Numbers: 1 2 3", "zzz", "a b a b a b", "Once upon a time 
 def believing(*, step_s: float = 0.02, level_s: float = 1e-4) -> Planner:
     """A planner that starts from such costs; steps of these tiny models soon tell it better."""
     model = LatencyModel.fit([(Work(n), step_s) for n in (*KNOTS, *KNOTS)])
-    return Planner(model, most_nodes=24, most_depth=6, level_s=level_s)
+    return Planner(model, most_nodes=24, most_depth=6, drafting=Drafting({1: level_s}))
 
 
 class Restless(Planner):
@@ -60,7 +60,7 @@ def oracle(models: tuple[Path, Path]) -> Oracle:
 def of_kind(made: type[Planner]) -> Planner:
     """A planner of another class with the same beliefs."""
     usual = believing()
-    return made(usual.latency, most_nodes=24, most_depth=6, level_s=usual.level_s)
+    return made(usual.latency, most_nodes=24, most_depth=6, drafting=usual.drafting)
 
 
 @pytest.mark.parametrize("made", [Planner, Restless], ids=["planned", "restless"])

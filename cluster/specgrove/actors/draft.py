@@ -13,12 +13,15 @@ from specgrove.actors.membership import Membership
 from specgrove.actors.registry import Registry
 from specgrove.config import Config
 from specgrove.core.cards import ReplicaCard
+from specgrove.planning.latency import Work
 from specgrove.router.replicas import Candidate, cannot_draft_for, to_dial
 from specgrove.rpc.clients import speculate
 from specgrove.telemetry.metrics import DraftMetrics
 
 log = logging.getLogger("specgrove.draft")
 
+CONTEXT = 256
+"""Context at which the card says what passes take, in tokens."""
 WATCH_S = 1.0
 """Longest wait for news from the registry."""
 
@@ -29,6 +32,7 @@ class DraftServer:
     async def __init__(self, pool: str, config: Mapping[str, Any]) -> None:  # type: ignore[misc]  # Serve awaits it
         # Only the replica's own process loads torch; whoever deploys this class does not.
         from specgrove.actors.loading import load_engine
+        from specgrove.actors.profiling import latency_model
         from specgrove.draft.replica import DraftOptions, DraftReplica
 
         self._config = Config.from_mapping(config)
@@ -39,6 +43,7 @@ class DraftServer:
         self._registry = Registry(identity.app, token_of(self._config))
         self._token = await self._registry.token()
         engine = await load_engine(self._config, self._pool)
+        passes = await latency_model(self._registry, engine, threads=self._pool.cpu_threads)
         self._metrics = DraftMetrics(model_name=self._pool.model, replica=identity.replica)
         self._replica = DraftReplica(
             engine,
@@ -53,6 +58,7 @@ class DraftServer:
             model=engine.card,
             draft_pools=(pool,),
             node=identity.node,
+            pass_s={tokens: passes.seconds(Work(tokens, 1, CONTEXT)) for tokens in passes.knots},
         )
         self._membership = Membership(
             self._registry,

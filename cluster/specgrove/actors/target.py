@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("specgrove.target")
 
 FIRST_LEVEL = 0.3
-"""A level of drafting, before any was seen, in steps of the target over one token."""
+"""A level of drafting, before a draft has told, in steps of the target over one token."""
 SHARE_S = 10.0
 """Between two exchanges of what is known of the drafts."""
 STOP_MARGIN_S = 5.0
@@ -115,12 +115,11 @@ class TargetServer:
         if asked is None or asked.kind != "planned":
             return None
         from specgrove.actors.profiling import latency_model
-        from specgrove.planning.planner import Planner
+        from specgrove.planning.planner import Drafting, Planner
 
         model = await latency_model(self._registry, engine, threads=self._pool.cpu_threads)
-        return Planner(
-            model, most_nodes=asked.nodes, most_depth=len(asked.shape), level_s=FIRST_LEVEL * model.at_knots[0]
-        )
+        guess = Drafting({1: FIRST_LEVEL * model.at_knots[0]})
+        return Planner(model, most_nodes=asked.nodes, most_depth=len(asked.shape), drafting=guess)
 
     def _options(self, card: ReplicaCard, token: str, planner: Planner | None) -> TargetOptions:
         from specgrove.target.replica import TargetOptions

@@ -83,16 +83,20 @@ class ReplicaCard:
     node: str = ""
     protocol_version: int = PROTOCOL_VERSION
     noise_version: int = 1
+    pass_s: Mapping[int, float] = field(default_factory=dict)
+    """Seconds of one forward pass by number of new tokens, as measured; empty where nothing was."""
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain values for JSON and for the state store."""
-        return asdict(self) | {"model": self.model.to_mapping()}
+        passes = {str(tokens): seconds for tokens, seconds in self.pass_s.items()}
+        return asdict(self) | {"model": self.model.to_mapping(), "pass_s": passes}
 
     @classmethod
     def from_mapping(cls, raw: Mapping[str, Any]) -> Self:
         """Inverse of to_mapping."""
         fixed: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in raw.items()}
-        return cls(**{**fixed, "model": ModelCard.from_mapping(raw["model"])})
+        passes = {int(tokens): float(seconds) for tokens, seconds in raw.get("pass_s", {}).items()}
+        return cls(**{**fixed, "model": ModelCard.from_mapping(raw["model"]), "pass_s": passes})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

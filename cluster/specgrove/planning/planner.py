@@ -63,11 +63,26 @@ class Standing:
 
 
 @dataclass(slots=True)
-class Draft:
-    """What a level of drafting takes, lately."""
+class Drafting:
+    """What drafting takes: a pass for each level of the trees, over the new nodes of all of them."""
 
-    level_s: float
+    pass_s: Mapping[int, float]
+    """Seconds of a pass by new tokens, as measured by the draft; one entry is a guess for all of them."""
+    factor: float = 1.0
+    """Seen over predicted, lately."""
     network_s: float = 0.0
+    """Of a round, lately."""
+
+    def level_s(self, tokens: Floats) -> Floats:
+        """Seconds of one level with so many new tokens."""
+        known = sorted(self.pass_s)
+        return self.factor * np.interp(tokens, known, [self.pass_s[n] for n in known])
+
+    def observe(self, depth: int, tokens: float, draft_s: float, waited_s: float) -> None:
+        """A tree came. tokens: of one level, all trees of the batch together."""
+        predicted = depth * float(self.level_s(np.array([tokens]))[0]) / self.factor
+        self.factor += SMOOTHING * (min(10.0, draft_s / predicted) - self.factor)
+        self.network_s += SMOOTHING * (max(0.0, waited_s - draft_s) - self.network_s)
 
 
 @dataclass(slots=True)
@@ -87,8 +102,7 @@ class Planner:
     """The target's."""
     most_nodes: int
     most_depth: int
-    level_s: float
-    """Seconds of one level of drafting, before any was seen."""
+    drafting: Drafting
     step: Residual = field(default_factory=Residual)
     """Steps against the latency model."""
     round: Residual = field(default_factory=Residual)
@@ -101,14 +115,10 @@ class Planner:
     _steps: deque[tuple[Work, float]] = field(default_factory=lambda: deque(maxlen=REMEMBERED_STEPS))
     _nodes: int = 0
     """Tree nodes of all sessions together."""
-    draft: Draft = field(init=False)
     _planned_at: float = float("-inf")
     _planned_for: int = 0
     _switching: int = 0
     _probes: dict[str, _Probe] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.draft = Draft(self.level_s)
 
     # -- what happened ------------------------------------------------------------------------------------------------
 
@@ -130,8 +140,12 @@ class Planner:
     def drafted(self, *, depth: int, draft_s: float, waited_s: float) -> None:
         """A tree came: `draft_s` of forward passes for so many levels, `waited_s` since it was asked for."""
         if depth:
-            self.draft.level_s += SMOOTHING * (draft_s / depth - self.draft.level_s)
-            self.draft.network_s += SMOOTHING * (max(0.0, waited_s - draft_s) - self.draft.network_s)
+            self.drafting.observe(depth, max(1.0, self._nodes / depth), draft_s, waited_s)
+
+    def draft_came(self, pass_s: Mapping[int, float]) -> None:
+        """A draft connected, with what its passes take."""
+        if pass_s:
+            self.drafting.pass_s, self.drafting.factor = pass_s, 1.0
 
     def cycled(self, work: Work, depth: int, seconds: float) -> None:
         """From one commit of a session with trees to the next; `work` is the step that verified its tree."""
@@ -282,4 +296,5 @@ class _RoundCosts:
         step = planner.step.factor * planner.latency.curve(self.sessions + nodes, self.sessions, self.context)
         if depth == 0:
             return step
-        return planner.round.factor * (step + depth * planner.draft.level_s + planner.draft.network_s)
+        levels = depth * planner.drafting.level_s(nodes / depth)
+        return planner.round.factor * (step + levels + planner.drafting.network_s)

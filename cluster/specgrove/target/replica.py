@@ -243,7 +243,7 @@ class TargetReplica:
             raise ProtocolError(why)
         link = Link(card, send, self._draft_sent)
         self._draft_cards = (*self._draft_cards, card)
-        self._post(lambda: self._drafts.add(link))
+        self._post(lambda: self._joined(link))
         log.info("draft %s connected", card.replica)
         return link
 
@@ -264,6 +264,11 @@ class TargetReplica:
             self._post(lambda: self._lost(link))
         else:
             self._post(lambda: self._drafts.receive(link, messages, time.perf_counter()))
+
+    def _joined(self, link: Link) -> None:
+        self._drafts.add(link)
+        if self.options.planner is not None:
+            self.options.planner.draft_came(link.card.pass_s)
 
     def _lost(self, link: Link) -> None:
         for session in self._drafts.remove(link):

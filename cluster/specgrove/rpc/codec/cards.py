@@ -50,6 +50,7 @@ def encode_card(card: ReplicaCard) -> pb.ReplicaCard:
         model=encode_model_card(card.model),
         served_names=card.served_names,
         draft_pools=card.draft_pools,
+        pass_s=dict(card.pass_s),
     )
 
 
@@ -66,6 +67,7 @@ def decode_card(message: pb.ReplicaCard) -> ReplicaCard:
         model=decode_model_card(message.model),
         served_names=tuple(message.served_names),
         draft_pools=tuple(message.draft_pools),
+        pass_s=dict(message.pass_s),
     )
 
 
