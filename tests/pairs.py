@@ -137,6 +137,7 @@ class Pair:
         max_num_seqs: int = 16,
         budget: int = 256,
         lookup: LookupOptions | None = None,
+        ahead: int = 0,
     ) -> None:
         engine = load(str(target), EngineOptions(dtype="float32", threads=1, kv_slots=kv_slots))
         self.observer = Silent()
@@ -147,6 +148,7 @@ class Pair:
             plan=plan,
             planner=planner,
             lookup=lookup,
+            draft_ahead=ahead,
             max_num_seqs=max_num_seqs,
             max_num_batched_tokens=budget,
         )

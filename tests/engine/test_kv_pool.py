@@ -59,6 +59,38 @@ def test_commit_moves_the_kept_rows_to_the_front():
     assert counts(p) == (122, 6, 0)
 
 
+def test_commit_can_keep_other_rows_reserved():
+    """Of six rows 1 and 4 are committed and 0, 2, 5 stay reserved behind them, with their values and positions."""
+    p = pool()
+    s = p.open([])
+    grow(s, [9] * 3)
+    s.reserve([3, 3, 4, 4, 4, 5])
+    for planes in (p.store.keys, p.store.values):
+        for plane in planes:
+            plane[torch.from_numpy(s.slots[3:])] = torch.arange(6.0)[:, None, None].expand(6, *plane.shape[1:])
+    s.commit([1, 4], [4, 5], keep=[0, 2, 5])
+
+    for planes in (p.store.keys, p.store.values):
+        for plane in planes:
+            assert plane[torch.from_numpy(s.slots[3:].copy())][:, 0, 0].tolist() == [1.0, 4.0, 0.0, 2.0, 5.0]
+    assert (list(s.tokens), s.length, s.positions) == ([9, 9, 9, 4, 5], 5, [3, 4, 5])
+    assert counts(p) == (120, 8, 0)
+    p.check()
+    s.commit([2], [6])
+    assert plane[torch.from_numpy(s.slots[3:].copy())][:, 0, 0].tolist() == [1.0, 4.0, 5.0]
+    s.release()
+    p.check()
+
+
+@pytest.mark.parametrize(("rows", "keep"), [([0], [0, 1]), ([0], [2, 1]), ([0], [3]), ([1], [-1])])
+def test_rows_that_cannot_be_kept_are_refused(rows, keep):
+    """Committed and kept at once, out of order, or not there."""
+    s = pool().open([])
+    s.reserve([0, 1, 2])
+    with pytest.raises(SpecgroveError, match="rows"):
+        s.commit(rows, [5], keep=keep)
+
+
 def test_prefix_of_a_live_session_is_found():
     """Full blocks are shared as soon as they are committed; the last token is always computed again."""
     p = pool()

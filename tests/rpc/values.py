@@ -152,7 +152,7 @@ events = st.one_of(
 )  # fmt: skip
 
 plans = st.builds(
-    DraftPlan, version=ids, method=text, branching=many(ids), max_nodes=ids, temperature=number, seed=uint64,
+    DraftPlan, version=ids, method=text, branching=many(ids), max_nodes=ids, ahead=ids, temperature=number, seed=uint64,
     choice=ids, noise_version=ids,
 )  # fmt: skip
 key = {"session": session, "epoch": int64, "seq": int64}

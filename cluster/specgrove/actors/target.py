@@ -129,6 +129,7 @@ class TargetServer:
             cluster_token=token,
             plan=draft_plan(self._pool) if card.draft_pools else None,
             planner=planner,
+            draft_ahead=None if self._pool.speculative_config is None else self._pool.speculative_config.draft_ahead,
             lookup=lookup_options(self._pool),
             max_tree_wait_s=max_tree_wait_s(self._pool),
             max_num_seqs=self._pool.max_num_seqs,

@@ -89,6 +89,9 @@ class SpeculativeConfig(Strict):
     """Most nodes of one tree; None: as many as the branching makes, and 64 where it is planned."""
     max_depth: Annotated[int, Field(ge=1, le=64)] | None = None
     """Deepest planned tree; None: 12."""
+    draft_ahead: Annotated[int, Field(ge=0, le=16)] | None = None
+    """Levels that a draft grows on below its best leaves while the tree is verified. None: some, where drafts do not
+    share their cores with the target, none otherwise."""
     prompt_lookup: bool | None = None
     """Guess also from the text itself, on the target, and join that to the draft's trees. None: where it is planned."""
     prompt_lookup_min: Annotated[int, Field(ge=1, le=16)] = 2

@@ -21,6 +21,8 @@ class DraftPlan:
     branching: tuple[int, ...] = (1, 1, 1, 1)
     """Children per node at each depth; its length is the depth of the tree."""
     max_nodes: int = 16
+    ahead: int = 0
+    """Levels that the draft grows on below its best leaves while the tree is verified; 0: it waits."""
     temperature: float = 0.0
     seed: int = 0
     choice: int = 0

@@ -70,7 +70,7 @@ class ProposeLoop:
     @property
     def idle(self) -> bool:
         """Nothing to run."""
-        return not any(session.owes or session.behind > 1 for session in self.sessions.values())
+        return not any(session.has_work for session in self.sessions.values())
 
     @property
     def owed(self) -> int:
@@ -122,8 +122,11 @@ class ProposeLoop:
             self._close(session.key)
         elif isinstance(update, Planned):
             session.plan = update.plan
-        elif isinstance(update, Committed) and not session.commit(update, time.perf_counter()):
-            self._lost_track(session.key, out)
+        elif isinstance(update, Committed):
+            if not session.commit(update, time.perf_counter()):
+                self._lost_track(session.key, out)
+            elif session.complete:
+                self._send_tree(session, out)
 
     def _lost_track(self, key: SessionKey, out: Outbox) -> None:
         self._close(key)
@@ -140,11 +143,14 @@ class ProposeLoop:
         room = self.max_batched_tokens
         work: list[_Work] = []
         for session in sorted(self.sessions.values(), key=lambda s: (not s.owes, s.behind)):
-            if room <= 0 or not (session.owes or session.behind > 1):
+            if room <= 0 or not session.has_work:
                 continue
             try:
                 made = self._segment(session, room, now)
             except SpecgroveError as error:  # no KV slots left, an unknown method: this session goes on without us
+                if session.ahead:  # nothing is owed
+                    session.settle()
+                    continue
                 out.add(session.key, Declined(session=session.key[1], reason=error.message))
                 self._close(session.key)
                 continue
@@ -154,7 +160,11 @@ class ProposeLoop:
         return work
 
     def _segment(self, session: DraftSession, room: int, now: float) -> _Work | None:
-        if session.growing and session.growth is not None and session.growth.tokens:
+        growth = session.growth
+        if growth is not None and growth.frontier and growth.tokens:
+            if session.ahead and session.base + growth.depths[growth.frontier[0]] >= self.engine.card.max_model_len:
+                session.settle()
+                return None
             return _Work(session, session.expand(), 0)
         if session.end > self.engine.card.max_model_len:
             raise CapacityError(
@@ -195,7 +205,11 @@ class ProposeLoop:
         growth = session.growth
         assert growth is not None
         growth.extend(children)
-        if not growth.frontier:
-            message = session.finished_tree(time.perf_counter())
-            self.observer.proposed(session.key[0], nodes=len(growth.tokens), seconds=message.draft_s)
-            out.add(session.key, message)
+        if not growth.frontier and not session.ahead:
+            self._send_tree(session, out)
+
+    def _send_tree(self, session: DraftSession, out: Outbox) -> None:
+        message = session.finished_tree(time.perf_counter())
+        nodes = len(message.tree) if message.tree is not None else 0
+        self.observer.proposed(session.key[0], nodes=nodes, seconds=message.draft_s)
+        out.add(session.key, message)

@@ -41,6 +41,8 @@ class DraftSession:
     base_hash: int = 0
     expanded: list[int] = field(default_factory=list)
     """Nodes whose KV lies in the reserved rows, in row order."""
+    ahead: bool = False
+    """The tree was sent; the growth goes on below its leaves for the next one."""
     grown_under: int = 0
     """Version of the plan that the growth began under."""
     started: float = 0.0
@@ -82,9 +84,45 @@ class DraftSession:
         self.tokens.extend(message.tokens)
         self.prefix.extend(message.tokens)
         self.owes, self.owed_since = True, now
-        if self.growth is not None and not (self.growing and self._on_path()):
+        if self.growth is not None and not self._follows(now):
             self.settle()
         return self.prefix.value == message.prefix_hash
+
+    def _follows(self, now: float) -> bool:
+        """Whether the growth is still of use after a commit; one that was grown ahead gets its new root."""
+        if self.ahead:
+            return self._reroot(now)
+        return self.growing and self._on_path()
+
+    def _reroot(self, now: float) -> bool:
+        """Go on from what was grown ahead below the last committed token; false when there is nothing there.
+
+        Rows of the committed path become committed rows, those of what is kept stay reserved.
+        """
+        growth = self.growth
+        assert growth is not None
+        new = self.tokens[self.base :]
+        path = growth.tree().follow(new)
+        row_of = {node: row for row, node in enumerate(self.expanded)}
+        if len(path) < len(new) or path[-1] not in row_of or path[-1] not in growth.parents:
+            return False
+        renamed = growth.reroot(path[-1])
+        keep = [row for row, node in enumerate(self.expanded) if node in renamed]
+        self.sequence.commit([row_of[node] for node in path], new, keep=keep)
+        self.expanded = [renamed[node] for node in self.expanded if node in renamed]
+        self.base, self.base_hash, self.ahead = len(self.tokens), self.prefix.value, False
+        self.started, self.draft_s = now, 0.0
+        return True
+
+    @property
+    def complete(self) -> bool:
+        """The next tree needs no further pass."""
+        return self.owes and self.growth is not None and not self.ahead and not self.growth.frontier
+
+    @property
+    def has_work(self) -> bool:
+        """A tree is owed, the cache is behind, or the tree that was sent can be grown on."""
+        return self.owes or self.behind > 1 or (self.ahead and self.growing)
 
     @property
     def growing(self) -> bool:
@@ -105,7 +143,7 @@ class DraftSession:
         if self.sequence.reserved:
             rows, tokens = surviving_rows(self.growth.tree(), self.expanded, self.tokens[self.base : -1])
             self.sequence.commit(rows, tokens)
-        self.growth, self.expanded = None, []
+        self.growth, self.expanded, self.ahead = None, [], False
 
     def begin(self, now: float) -> None:
         """Start the next tree from all committed tokens; the growth before it is settled."""
@@ -159,13 +197,17 @@ class DraftSession:
         growth = self.growth
         assert growth is not None
         self.owes = len(self.tokens) > self.base
+        tree = growth.tree().trim(max_nodes=growth.plan.max_nodes, max_depth=growth.plan.max_depth)
+        if self.plan.ahead and not self.owes:
+            growth.deepen(self.plan.ahead)
+            self.ahead = True
         return DraftTree(
             session=self.key[1],
             epoch=self.epoch,
             base_length=self.base,
             prefix_hash=self.base_hash,
             plan_version=self.grown_under,
-            tree=growth.tree(),
+            tree=tree,
             draft_s=self.draft_s,
             queued_s=max(0.0, self.started - self.owed_since),
         )

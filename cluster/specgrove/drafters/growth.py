@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from specgrove.core.speculate import DraftPlan
 from specgrove.core.tree import TokenTree
 
 
@@ -20,6 +21,7 @@ class Children:
 class Growth(Protocol):
     """Grow a tree level by level: run the frontier through the draft, give back its children, until done."""
 
+    plan: DraftPlan
     tokens: list[int]
     parents: list[int]
     depths: list[int]
@@ -36,3 +38,12 @@ class Growth(Protocol):
 
     def tree(self) -> TokenTree:
         """The tree as grown so far."""
+
+    def deepen(self, levels: int) -> None:
+        """Go on below the best leaves of a finished tree, for at most so many levels: sets the frontier."""
+
+    def reroot(self, node: int) -> dict[int, int]:
+        """Keep what is below `node`, which becomes the root, and go on to the plan's depth.
+
+        Returns the new number of each node that is kept. Changes all four lists.
+        """

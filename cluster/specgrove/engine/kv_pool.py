@@ -239,29 +239,35 @@ class KVSequence:
         self._append(slots, in_one_run=in_one_run)
         self.positions.extend(positions)
 
-    def commit(self, rows: Sequence[int], tokens: Sequence[int]) -> None:
-        """Keep these reserved rows (increasing indices 0..reserved-1), compact them in place, release the others.
+    def commit(self, rows: Sequence[int], tokens: Sequence[int], *, keep: Sequence[int] = ()) -> None:
+        """Commit these reserved rows (increasing indices 0..reserved-1), compact them in place, release the others.
 
-        `tokens` are the token ids of the kept rows. Every full block becomes findable at once.
+        `tokens` are the token ids of the committed rows. `keep`: other rows, increasing, that stay reserved and follow
+        the committed ones in this order. Every full block becomes findable at once.
         """
         self._alive()
         if len(rows) != len(tokens):
             raise SpecgroveError(f"commit needs one token per row, got {len(rows)} rows and {len(tokens)} tokens")
-        if any(a >= b for a, b in pairwise(rows)) or (rows and not 0 <= rows[0] <= rows[-1] < self.reserved):
-            raise SpecgroveError(f"rows to commit must increase within 0..{self.reserved - 1}, got {list(rows)}")
+        for name, chosen in (("commit", rows), ("keep", keep)):
+            if any(a >= b for a, b in pairwise(chosen)) or (
+                chosen and not 0 <= chosen[0] <= chosen[-1] < self.reserved
+            ):
+                raise SpecgroveError(f"rows to {name} must increase within 0..{self.reserved - 1}, got {list(chosen)}")
+        if not set(rows).isdisjoint(keep):
+            raise SpecgroveError(f"rows {sorted(set(rows) & set(keep))} cannot be both committed and kept reserved")
         base, end = self.length, self.rows
-        moved = [(row, i) for i, row in enumerate(rows) if row != i]
+        moved = [(row, i) for i, row in enumerate((*rows, *keep)) if row != i]
         if moved:
             fresh = self._slots[base:end]
             self._pool.store.move([int(fresh[a]) for a, _ in moved], [int(fresh[b]) for _, b in moved])
-        kept = base + len(rows)
+        kept = base + len(rows) + len(keep)
         if kept < end:
             self._pool.table.drop(self._slots[kept:end])
-        self.positions.clear()
-        self.length = kept
+        self.positions = [self.positions[row] for row in keep]
+        self.length = base + len(rows)
         self._tokens.extend(tokens)
         self._find_run()
-        if kept // BLOCK > len(self.blocks):
+        if self.length // BLOCK > len(self.blocks):
             self._register(len(self.blocks))
 
     def rollback(self) -> None:

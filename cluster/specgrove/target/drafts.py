@@ -73,7 +73,10 @@ class Drafts:
         observer: TargetObserver,
         max_wait_s: float | None = None,
         plans: Plans | None = None,
+        node: str = "",
     ) -> None:
+        """node: where the target runs, if its drafts may share its cores; empty where they cannot, or nobody knows."""
+        self._node = node
         self.plans = plans or Plans()
         self.links: list[Link] = []
         self.by_session: dict[bytes, Session] = {}
@@ -86,13 +89,17 @@ class Drafts:
     def add(self, link: Link) -> None:
         """A draft connected."""
         self.links.append(link)
+        self._count()
+
+    def _count(self) -> None:
         self.plans.drafts = len(self.links)
+        self.plans.apart = bool(self._node) and all(link.card.node != self._node for link in self.links)
 
     def remove(self, link: Link) -> list[Session]:
         """A draft went away; returns its sessions, which are free to be opened elsewhere."""
         if link in self.links:
             self.links.remove(link)
-            self.plans.drafts = len(self.links)
+            self._count()
         orphans = list(link.sessions.values())
         for session in orphans:
             if session.wait_until:

@@ -21,6 +21,8 @@ from specgrove.target.session import Session
 
 LUCK_BOUNDS = (0.4, 0.7)
 """Sessions are planned together by how often a node's children hold what comes next: seldom, mostly, nearly always."""
+MOST_AHEAD = 4
+"""Most levels that a draft grows on while its tree is verified."""
 LONGEST_GUESS = 24
 """Most tokens that a target guesses by itself."""
 PRICE = 0.25
@@ -33,17 +35,26 @@ class Plans:
     """Plans of one target replica's sessions.
 
     planner: None for a fixed plan.  guess_tokens: length of every guess of the target's own; None for what pays.
+    ahead: levels that drafts grow on meanwhile; None for some where drafts are apart.
     """
 
     def __init__(
-        self, planner: Planner | None = None, observer: TargetObserver | None = None, *, guess_tokens: int | None = None
+        self,
+        planner: Planner | None = None,
+        observer: TargetObserver | None = None,
+        *,
+        guess_tokens: int | None = None,
+        ahead: int | None = 0,
     ) -> None:
         self.planner = planner
         self._observer = observer
         self._guess_tokens = guess_tokens
+        self._ahead = ahead
         self.chances = Chances()
         self.drafts = 0
         """Drafts that are connected."""
+        self.apart = False
+        """None of them shares its cores with the target."""
         self._luck = 0.6
         """Of new sessions: that of the others, lately."""
 
@@ -61,8 +72,10 @@ class Plans:
     def next(self, session: Session) -> DraftPlan | None:
         """The plan for the session's next tree, the present one as long as nothing changed; None: decode plainly."""
         ceiling = session.ceiling
-        if self.planner is None or ceiling is None or session.job.request.speculation.branching:
-            return ceiling
+        if ceiling is None:
+            return None
+        if self.planner is None or session.job.request.speculation.branching:
+            return session.plan or replace(ceiling, ahead=self._levels_ahead(ceiling.max_depth))
         asked = self.planner.asked(self._kind(session), session.id)
         if not asked.nodes or self._pays_alone(session):
             return None
@@ -71,8 +84,20 @@ class Plans:
             session.asked = Asked(depth, nodes)
             session.plan_version += 1
             branching = tuple(min(width, nodes) for width in ceiling.branching[:depth])
-            return replace(ceiling, version=session.plan_version, branching=branching, max_nodes=nodes)
+            return replace(
+                ceiling,
+                version=session.plan_version,
+                branching=branching,
+                max_nodes=nodes,
+                ahead=self._levels_ahead(depth),
+            )
         return session.plan
+
+    def _levels_ahead(self, depth: int) -> int:
+        """A draft that has cores of its own would idle otherwise; one that shares them would slow the target down."""
+        if self._ahead is not None:
+            return self._ahead
+        return min(depth, MOST_AHEAD) if self.apart else 0
 
     def arrived(self, session: Session, message: DraftTree, waited_s: float) -> None:
         """A tree came."""

@@ -50,6 +50,8 @@ class TargetOptions:
     """The most that drafts are asked for; None: this target always decodes plainly."""
     planner: Planner | None = None
     """Decides how much of `plan` is asked for at a time; None: always all of it."""
+    draft_ahead: int | None = 0
+    """Levels that drafts grow on while a tree is verified; None: some, where they are on other nodes."""
     lookup: LookupOptions | None = None
     """Guess also from what a session has said before; None: not."""
     max_tree_wait_s: float | None = None
@@ -92,7 +94,13 @@ class TargetReplica:
             vocab_size=engine.card.vocab_size,
             observer=observer,
             max_wait_s=options.max_tree_wait_s,
-            plans=Plans(options.planner, observer, guess_tokens=options.lookup.tokens if options.lookup else None),
+            plans=Plans(
+                options.planner,
+                observer,
+                guess_tokens=options.lookup.tokens if options.lookup else None,
+                ahead=options.draft_ahead,
+            ),
+            node=options.card.node,
         )
         self._loop = StepLoop(
             engine,

@@ -29,7 +29,7 @@ MAX_TREE_NODES = 4096
 
 _RULE_OUT: dict[Rule, pb.Rule] = {"match": pb.RULE_MATCH}
 _RULE_IN: dict[int, Rule] = {number: rule for rule, number in _RULE_OUT.items()}
-_PLAN_SCALARS = ("version", "method", "max_nodes", "temperature", "seed", "choice", "noise_version")
+_PLAN_SCALARS = ("version", "method", "max_nodes", "ahead", "temperature", "seed", "choice", "noise_version")
 _FIXED_WEIGHT = 16
 
 
