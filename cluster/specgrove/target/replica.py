@@ -166,12 +166,15 @@ class TargetReplica:
         """Tell the planner what equal replicas know of their drafts; returns what this one knows, by workload class."""
         loop, known = asyncio.get_running_loop(), asyncio.Future[dict[str, Any]]()
 
+        def answer(found: dict[str, Any]) -> None:
+            if not known.done():
+                known.set_result(found)
+
         def exchange() -> None:
             planner = self.options.planner
             if planner is not None:
                 planner.adopt(others)
-            found = planner.known() if planner is not None else {}
-            loop.call_soon_threadsafe(lambda: known.done() or known.set_result(found))
+            loop.call_soon_threadsafe(answer, planner.known() if planner is not None else {})
 
         self._post(exchange)
         return await known
