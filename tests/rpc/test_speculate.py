@@ -45,10 +45,11 @@ async def listening(hub, **options):
 
 
 @asynccontextmanager
-async def joined(hub, sink, **options):
+async def joined(hub, sink, *, added_rtt_s=0.0, **options):
     """A draft connected to a target."""
     async with listening(hub, **options) as server:
-        task = asyncio.create_task(speculate(server.address, card("d0", "draft"), TOKEN, sink))
+        stream = speculate(server.address, card("d0", "draft"), TOKEN, sink, added_rtt_s=added_rtt_s)
+        task = asyncio.create_task(stream)
         try:
             async with asyncio.timeout(5):
                 await sink.linked.wait()
@@ -56,6 +57,43 @@ async def joined(hub, sink, **options):
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_longer_wire_for_measurements():
+    """Every message is late by half of the round trip, in both directions; none overtakes another."""
+    hub, sink = FakeHub(welcome=[OPENED]), FakeSink()
+    loop = asyncio.get_running_loop()
+    async with joined(hub, sink, added_rtt_s=0.3):
+        begun = loop.time()
+        await eventually(lambda: sink.updates == [OPENED])
+        there = loop.time()
+        for number in range(5):
+            sink.send([tree(number)])
+        await eventually(lambda: len(hub.messages) == 5)
+        back = loop.time()
+
+    assert 0.1 < there - begun < 1.0
+    assert 0.15 <= back - there < 1.0
+    assert hub.messages == [tree(number) for number in range(5)]
+
+
+async def test_bytes_are_counted():
+    """Of both directions, at the target."""
+    hub, sink = FakeHub(welcome=[OPENED]), FakeSink()
+    counted = [0, 0]
+
+    def count(sent, received):
+        counted[0] += sent
+        counted[1] += received
+
+    async with joined(hub, sink, count=count):
+        await eventually(lambda: sink.updates == [OPENED])
+        few = counted[1]
+        sink.send([tree(*range(100))])
+        await eventually(lambda: len(hub.messages) == 1)
+
+    assert 30 < counted[0] < 200
+    assert 200 < counted[1] - few < 600
 
 
 async def test_greeting_updates_and_trees():

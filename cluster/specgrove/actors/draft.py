@@ -74,7 +74,8 @@ class DraftServer:
         log.info("draft ready", extra={"replica": identity.replica})
 
     async def _speak(self, target: ReplicaCard) -> None:
-        await speculate(target.speculate_address, self._card, self._token, self._replica)
+        added_s = self._pool.added_rtt_ms / 1e3
+        await speculate(target.speculate_address, self._card, self._token, self._replica, added_rtt_s=added_s)
 
     async def _follow(self) -> None:
         version = -1

@@ -144,7 +144,9 @@ class TargetServer:
             _own_order(ports, card.replica) for ports in (listeners.generate_range, listeners.speculate_range)
         )
         self._generate = GenerateServer(self._replica, host=host, ports=generate, api_keys=(token,))
-        self._speculate = SpeculateServer(self._replica, card, host=host, ports=speculate)
+        self._speculate = SpeculateServer(
+            self._replica, card, host=host, ports=speculate, count=self._metrics.speculated
+        )
         return replace(
             card,
             generate_address=await self._generate.start(),

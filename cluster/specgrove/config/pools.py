@@ -259,6 +259,8 @@ class DraftConfig(PoolConfig):
     """Depth at which a sorted model stops drafting, one of the exits on its card; None: the full depth."""
     max_num_batched_tokens: Count = 512
     """Most tokens of one draft forward pass; longer prompts are computed in chunks."""
+    added_rtt_ms: Annotated[float, Field(ge=0, le=1000)] = 0.0
+    """Network round trip to the targets that is added on purpose, for measurements."""
 
 
 POOL_NAME = re.compile(r"^[a-z0-9]([a-z0-9_-]{0,40}[a-z0-9])?$")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc.aio
@@ -14,6 +15,7 @@ from specgrove.core.request import Chunk, Finished, GenerateEvent, GenerateReque
 from specgrove.errors import ProtocolError, ReplicaLost, SpecgroveError, Unavailable
 from specgrove.rpc import codec
 from specgrove.rpc.channel import call_deadline, peer_options
+from specgrove.rpc.delay import Delay
 from specgrove.rpc.outbox import MAX_QUEUED, Outbox
 from specgrove.rpc.pump import pump
 from specgrove.rpc.status import explained, from_status
@@ -120,13 +122,20 @@ class TargetClient:
 
 
 async def speculate(
-    address: str, card: ReplicaCard, token: str, sink: ProposeSink, *, max_queued: int = MAX_QUEUED
+    address: str,
+    card: ReplicaCard,
+    token: str,
+    sink: ProposeSink,
+    *,
+    max_queued: int = MAX_QUEUED,
+    added_rtt_s: float = 0.0,
 ) -> None:
     """One stream from this draft to the target at `address`; pumps until it ends or this task is cancelled.
 
     Returns when the target ended the stream. Raises Unauthenticated or ProtocolError when the target refuses us,
     Unavailable when it cannot be reached, stops or dies, CapacityError when more than `max_queued` (about token ids)
     wait for it. `sink` is called on this event loop; what it gets to send with may be called from any thread.
+    added_rtt_s: half of it delays every message of either direction, for measurements.
     """
     async with grpc.aio.insecure_channel(address, options=peer_options()) as channel:
         call = SpeculationServiceStub(channel).Speculate()
@@ -134,10 +143,13 @@ async def speculate(
             target = await _greet(call, card, token)
             outbox = Outbox(codec.weigh_message, limit=max_queued)
             try:
-                sink.connected(target, outbox.send)
+                send, receive = outbox.send, partial(sink.received, target.replica)
+                if added_rtt_s:
+                    send, receive = Delay(added_rtt_s / 2, send).put, Delay(added_rtt_s / 2, receive).put
+                sink.connected(target, send)
                 await pump(
                     call.read,
-                    lambda message: sink.received(target.replica, codec.decode_updates(message)),
+                    lambda message: receive(codec.decode_updates(message)),
                     outbox,
                     codec.batch_of_messages,
                     call.write,

@@ -13,6 +13,7 @@ from grpc_reflection.v1alpha import reflection
 
 from specgrove.core.cards import ReplicaCard
 from specgrove.core.protocols import Backend, DraftHub
+from specgrove.core.speculate import Update
 from specgrove.errors import ConfigError, ProtocolError, Unavailable
 from specgrove.rpc import codec
 from specgrove.rpc.channel import MAX_DRAFT_BYTES, MAX_MESSAGE_BYTES, server_options
@@ -104,6 +105,10 @@ class GenerateServer(_Listener):
         reflection.enable_server_reflection(names, server)
 
 
+Count = Callable[[int, int], None]
+"""Takes bytes sent and bytes received."""
+
+
 class SpeculateServer(_Listener):
     """SpeculationService over a DraftHub. `card` is what drafts are welcomed with; it needs no addresses.
 
@@ -119,9 +124,11 @@ class SpeculateServer(_Listener):
         ports: Sequence[int] = (0,),
         advertise: str | None = None,
         max_queued: int = MAX_QUEUED,
+        count: Count = lambda sent, received: None,
     ) -> None:
+        """count: hears the bytes of every message, as they are on the wire without their frames."""
         super().__init__(host, ports, advertise, max_receive_bytes=MAX_DRAFT_BYTES)
-        self._servicer = SpeculationServicer(hub, card, max_queued=max_queued)
+        self._servicer = SpeculationServicer(hub, card, max_queued=max_queued, count=count)
 
     def _register(self, server: grpc.aio.Server) -> None:
         add_SpeculationServiceServicer_to_server(self._servicer, server)
@@ -135,8 +142,8 @@ class SpeculateServer(_Listener):
 class SpeculationServicer(SpeculationServiceServicer):
     """Greets drafts and pumps their streams."""
 
-    def __init__(self, hub: DraftHub, card: ReplicaCard, *, max_queued: int) -> None:
-        self._hub, self._card, self._max_queued = hub, card, max_queued
+    def __init__(self, hub: DraftHub, card: ReplicaCard, *, max_queued: int, count: Count) -> None:
+        self._hub, self._card, self._max_queued, self._count = hub, card, max_queued, count
         self.stopping = asyncio.Event()
 
     async def Speculate(  # type: ignore[override]  # a coroutine that reads and writes, in place of a generator
@@ -152,13 +159,23 @@ class SpeculationServicer(SpeculationServiceServicer):
         card, token = codec.decode_hello(await self._hello(context))
         outbox = Outbox(codec.weigh_update, limit=self._max_queued)
         link = self._hub.attach(card, token, outbox.send)
+
+        def received(message: Any) -> None:
+            self._count(0, message.ByteSize())
+            link.received(codec.decode_messages(message))
+
+        def encoded(updates: Sequence[Update]) -> Any:
+            message = codec.batch_of_updates(updates)
+            self._count(message.ByteSize(), 0)
+            return message
+
         try:
             await context.write(codec.encode_welcome(self._card))
             await pump(
                 context.read,
-                lambda message: link.received(codec.decode_messages(message)),
+                received,
                 outbox,
-                codec.batch_of_updates,
+                encoded,
                 context.write,
                 self._stop(),
             )

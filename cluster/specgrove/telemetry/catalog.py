@@ -145,6 +145,17 @@ STEP_SESSIONS = Spec(
     text="Sessions that took part in steps, counted once a step.",
     ask="sessions per step = rate(specgrove:step_sessions_total[w]) / rate(specgrove:step_seconds_count[w])",
 )  # fmt: skip
+SPECULATE_SENT = Spec(
+    name="specgrove:speculate_sent_bytes", kind="counter",
+    text="Bytes of messages to drafts.",
+    ask="bytes on the wire per token = (rate(specgrove:speculate_sent_bytes_total[w])"
+        " + rate(specgrove:speculate_received_bytes_total[w])) / rate(vllm:generation_tokens_total[w])",
+)  # fmt: skip
+SPECULATE_RECEIVED = Spec(
+    name="specgrove:speculate_received_bytes", kind="counter",
+    text="Bytes of messages from drafts.",
+    ask="bytes a second = rate(specgrove:speculate_received_bytes_total[w])",
+)  # fmt: skip
 PLANNED_NODES = Spec(
     name="specgrove:planned_tree_nodes", kind="gauge",
     text="Nodes that the planner asks for, for the mean decoding session; 0: speculation is off.",
@@ -181,6 +192,7 @@ TARGET = (
     WAITING, KV_USAGE, PROMPT_TOKENS, GENERATION_TOKENS, PREFIX_QUERIES, PREFIX_HITS, SUCCESS, ROUNDS, STALE_TREES,
     REFUSED_TREES, TREE_WAIT, ROUND_REST, STEP_FORWARD, STEP, STEP_ROWS, STEP_SESSIONS, REQUEST_PROMPT,
     REQUEST_GENERATION, LIVE_DRAFTS, PLANNED_NODES, PLANNED_DEPTH, PREDICTED_GAIN,
+    SPECULATE_SENT, SPECULATE_RECEIVED,
 )  # fmt: skip
 
 # What a draft replica counts.

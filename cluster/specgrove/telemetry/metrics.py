@@ -71,6 +71,7 @@ class Metrics(ReplicaMetrics):
         self._output_lengths = self._distribution(catalog.REQUEST_GENERATION)
         self._planned = [self._number(catalog.PLANNED_NODES), self._number(catalog.PLANNED_DEPTH)]
         self._gain = self._number(catalog.PREDICTED_GAIN)
+        self._sent, self._received = self._number(catalog.SPECULATE_SENT), self._number(catalog.SPECULATE_RECEIVED)
         for gauge in (catalog.RUNNING, catalog.WAITING, catalog.KV_USAGE, catalog.LIVE_DRAFTS):
             self._number(gauge)
         for reason in ("stop", "length", "abort", "error"):  # a rate needs the zero before the first event
@@ -107,6 +108,11 @@ class Metrics(ReplicaMetrics):
         family = self._family(catalog.ACCEPTED_PER_POS)
         for position in range(len(self._positions), depth):
             self._positions.append(family.number(str(position)))
+
+    def speculated(self, sent: int, received: int) -> None:
+        """Bytes to and from drafts. Called on the event loop alone."""
+        self._sent.value += sent
+        self._received.value += received
 
     def planned(self, *, nodes: float, depth: int, gain: float) -> None:
         """What drafts are asked for from now on."""
