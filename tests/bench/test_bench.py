@@ -134,6 +134,8 @@ def test_the_whole_bench(tmp_path: Path):
         repeats=1,
         quantization=None,
         draft_quantization=None,
+        added_rtt_ms=0.0,
+        peer=None,
         assisted_length=3,
         seed=0,
         json_out=tmp_path / "speed.json",

@@ -35,7 +35,8 @@ def speed(
 def _throughput(runs: Sequence[Run]) -> dict[str, Any]:
     """Tokens per second of every variant, and what the release criteria divide."""
     rate = {}
-    for name in (REFERENCE, *ASSISTED, PLAIN, SPECULATIVE):
+    others = sorted({run.variant for run in runs} - {REFERENCE, *ASSISTED, PLAIN, SPECULATIVE})
+    for name in (REFERENCE, *ASSISTED, PLAIN, SPECULATIVE, *others):
         mine = [run for run in runs if run.variant == name]
         rate[name] = sum(run.count for run in mine) / sum(run.seconds for run in mine)
     best_assisted = max(rate[name] for name in ASSISTED)

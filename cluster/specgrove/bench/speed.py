@@ -12,6 +12,7 @@ from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn, TimeR
 from specgrove.bench import report
 from specgrove.bench.measure import PLAIN, SPECULATIVE, Run, timed, variants
 from specgrove.bench.nearties import judge
+from specgrove.bench.peer import PEER, of_peer
 from specgrove.bench.server import serving
 from specgrove.bench.workloads import Prompt, load
 from specgrove.client import ChatMessage
@@ -32,6 +33,7 @@ def server_config(
     max_model_len: int,
     quantization: str | None = None,
     draft_quantization: str | None = None,
+    added_rtt_ms: float = 0.0,
 ) -> dict[str, Any]:
     """One target and one draft replica on this machine."""
     pool = {"threads": threads, "max_model_len": max_model_len, "device": "cpu"}
@@ -40,7 +42,7 @@ def server_config(
     return {
         "models": {MODEL: {"source": target, "dtype": dtype}, "draft": {"source": draft, "dtype": dtype}},
         "targets": {MODEL: {"model": MODEL, **pool, **bits, "speculative_config": dict(speculative)}},
-        "drafts": {"draft": {"model": "draft", **pool, **draft_bits}},
+        "drafts": {"draft": {"model": "draft", **pool, **draft_bits, "added_rtt_ms": added_rtt_ms}},
     }
 
 
@@ -57,6 +59,8 @@ def run(
     speculative: Mapping[str, Any],
     quantization: str | None,
     draft_quantization: str | None,
+    added_rtt_ms: float,
+    peer: str | None,
     assisted_length: int,
     epsilon: float | None,
     seed: int,
@@ -76,10 +80,12 @@ def run(
     longest = max(len(prompt) for prompt in ids) + tokens + 64
     config = server_config(
         target, draft, dtype=dtype, threads=threads, speculative=speculative, max_model_len=max(512, longest),
-        quantization=quantization, draft_quantization=draft_quantization,
+        quantization=quantization, draft_quantization=draft_quantization, added_rtt_ms=added_rtt_ms,
     )  # fmt: skip
     with serving(config) as client:
         ways = variants(client, MODEL, reference, temperature=temperature, length=assisted_length)
+        if peer is not None:
+            ways[PEER] = of_peer(peer, [prompt.text for prompt in work], temperature=temperature)
         runs = _interleave(ways, work, ids, tokens=tokens, repeats=repeats, seed=seed)
     judged = {}
     for name in (PLAIN, SPECULATIVE):
@@ -98,6 +104,7 @@ def run(
         "speculative_config": dict(speculative),
         "quantization": quantization,
         "draft_quantization": draft_quantization,
+        "added_rtt_ms": added_rtt_ms,
         "assisted_length": assisted_length,
         "prompts": [prompt.text for prompt in work],
         "seed": seed,

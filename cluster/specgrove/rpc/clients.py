@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,6 +12,7 @@ import grpc.aio
 from specgrove.core.cards import ReplicaCard
 from specgrove.core.protocols import ModelStatus, ProposeSink
 from specgrove.core.request import Chunk, Finished, GenerateEvent, GenerateRequest
+from specgrove.core.speculate import DraftMessage, Update
 from specgrove.errors import ProtocolError, ReplicaLost, SpecgroveError, Unavailable
 from specgrove.rpc import codec
 from specgrove.rpc.channel import call_deadline, peer_options
@@ -143,7 +144,8 @@ async def speculate(
             target = await _greet(call, card, token)
             outbox = Outbox(codec.weigh_message, limit=max_queued)
             try:
-                send, receive = outbox.send, partial(sink.received, target.replica)
+                send: Callable[[Sequence[DraftMessage]], None] = outbox.send
+                receive: Callable[[Sequence[Update]], None] = partial(sink.received, target.replica)
                 if added_rtt_s:
                     send, receive = Delay(added_rtt_s / 2, send).put, Delay(added_rtt_s / 2, receive).put
                 sink.connected(target, send)
