@@ -223,3 +223,14 @@ def test_replicas_learn_from_each_other():
     assert new.budget.off
     assert not other.budget.off
     assert fresh().known() == {}
+
+
+def test_prompts_do_not_hold_up_who_decodes():
+    """As many prompt tokens as double a step, and a few in any case."""
+    model = LatencyModel.fit([(Work(n), 0.01 + 0.001 * n) for n in KNOTS])
+    planner = Planner(model, most_nodes=16, most_depth=4, drafting=Drafting({1: 0.001}))
+
+    assert planner.prompt_room(1, 0, 512) == 16  # 0.011 s doubled would be 11 tokens
+    assert planner.prompt_room(40, 0, 512) == 50
+    assert planner.prompt_room(40, 0, 30) == 30
+    assert planner.prompt_room(1, 0, 8) == 8

@@ -26,6 +26,12 @@ def test_trees_leave_room_for_prompts():
     assert shares.decodes == [37, 38]
 
 
+def test_prompts_can_be_held_back():
+    """By a limit for all of them together, in order; trees then get what they leave."""
+    assert compose([4], [30, 30], budget=100, most_prompt=40).prompts == [30, 10]
+    assert compose([99], [500], budget=100, most_prompt=10) == compose([99], [10], budget=100)
+
+
 def test_small_trees_are_served_first():
     """What a small tree does not need goes to the larger ones."""
     assert compose([2, 64], [], budget=20).decodes == [3, 17]

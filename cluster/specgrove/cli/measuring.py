@@ -85,8 +85,8 @@ def speed(
     found = measure.run(
         target, draft, prompts=prompts, tokens=tokens, temperature=temperature, repeats=repeats, dtype=dtype,
         threads=threads, speculative=speculative_config(speculative), quantization=quantization,
-        draft_quantization=draft_quantization, added_rtt_ms=added_rtt_ms, peer=peer, assisted_length=assisted_length, epsilon=epsilon, seed=seed,
-        json_out=json_out,
+        draft_quantization=draft_quantization, added_rtt_ms=added_rtt_ms, peer=peer, assisted_length=assisted_length,
+        epsilon=epsilon, seed=seed, json_out=json_out,
     )  # fmt: skip
     typer.echo(report.speed_table(found))
 

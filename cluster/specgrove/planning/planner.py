@@ -37,6 +37,10 @@ REMEMBERED_STEPS = 256
 """Steps from which a latency model that no longer holds is brought up to date."""
 ADOPT_BELOW = 20.0
 """Rounds from which a replica trusts its own counts alone."""
+STALL = 2.0
+"""How many times as long a decoding step may take for the sake of prompts."""
+PROMPT_TOKENS = 16
+"""Prompt tokens that every step may compute."""
 SMOOTHING = 0.1
 """Weight of the newest observation of draft and network."""
 
@@ -215,6 +219,15 @@ class Planner:
         more = self._nodes + np.array([0, PRICED_NODES])
         low, high = self._costs(more, self.budget.depth)
         return float(self.budget.goodput * (high - low) / PRICED_NODES)
+
+    def prompt_room(self, sessions: int, context: int, most: int) -> int:
+        """Prompt tokens, up to `most`, with which a step of decoding sessions takes at most STALL times as long.
+
+        At least PROMPT_TOKENS, so that no prompt waits for ever.
+        """
+        tokens = np.arange(most + 1)
+        seconds = self.latency.curve(sessions + tokens, sessions, context)
+        return max(min(PROMPT_TOKENS, most), int(np.searchsorted(seconds, STALL * seconds[0], side="right")) - 1)
 
     def beats(self, tokens: float, nodes: int, kind: str) -> bool:
         """Whether a session that brings so many tokens with so many nodes of its own gains by not being drafted for.

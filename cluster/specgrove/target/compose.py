@@ -17,16 +17,18 @@ class Shares:
     prompts: list[int]
 
 
-def compose(trees: Sequence[int], prompts: Sequence[int], budget: int) -> Shares:
+def compose(trees: Sequence[int], prompts: Sequence[int], budget: int, *, most_prompt: int | None = None) -> Shares:
     """Share `budget` rows: one row for every decoding session, then tree nodes evenly, then prompt chunks in order.
 
-    trees: nodes that each ready session could verify.  prompts: tokens that each prompt still needs.
+    trees: nodes that each ready session could verify.  prompts: tokens that each prompt still needs.  most_prompt: rows
+    of all prompts together, so that they do not hold up who decodes; None: what is left.
     A session always gets its one row, also when the sessions alone exceed the budget.
     """
-    kept_for_prompts = min(sum(prompts), int(budget * PROMPT_SHARE))
+    wanted = sum(prompts) if most_prompt is None else min(sum(prompts), most_prompt)
+    kept_for_prompts = min(wanted, int(budget * PROMPT_SHARE))
     nodes = _even(trees, max(0, budget - len(trees) - kept_for_prompts))
     decodes = [1 + n for n in nodes]
-    left = max(budget - sum(decodes), kept_for_prompts)
+    left = min(wanted, max(budget - sum(decodes), kept_for_prompts))
     chunks: list[int] = []
     for need in prompts:
         chunks.append(min(need, left))

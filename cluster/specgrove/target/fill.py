@@ -39,7 +39,8 @@ class Filler:
         prompts: list[Job | Session] = [session for session in decoding if session.behind]
         prompts += [job for job in running if not job.prefilled]
         needs = [p.behind if isinstance(p, Session) else p.remaining for p in prompts]
-        shares = compose([len(s.tree) for s in ready], needs, self.max_batched_tokens)
+        most = self.drafts.plans.prompt_room(decoding, self.max_batched_tokens) if needs and decoding else None
+        shares = compose([len(s.tree) for s in ready], needs, self.max_batched_tokens, most_prompt=most)
         work: list[Work] = []
         for session, rows in zip(ready, shares.decodes, strict=True):
             if (segment := self._decode(session, rows, work, decoding)) is not None:

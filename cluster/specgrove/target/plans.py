@@ -69,6 +69,12 @@ class Plans:
         if (budget := self.planner.budget) is not None and self._observer is not None:
             self._observer.planned(nodes=self.planner.nodes_per_session, depth=budget.depth, gain=self.planner.gain)
 
+    def prompt_room(self, decoding: Sequence[Session], most: int) -> int | None:
+        """Prompt tokens that one step may compute beside sessions that decode; None where nothing is known."""
+        if self.planner is None:
+            return None
+        return self.planner.prompt_room(len(decoding), sum(len(session.tokens) for session in decoding), most)
+
     def next(self, session: Session) -> DraftPlan | None:
         """The plan for the session's next tree, the present one as long as nothing changed; None: decode plainly."""
         ceiling = session.ceiling
