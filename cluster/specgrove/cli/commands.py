@@ -58,8 +58,10 @@ def serve(
     grpc_port: Annotated[int | None, typer.Option(help="gRPC port. [default: 9000]")] = None,
     dtype: Annotated[str | None, typer.Option(help="auto, float32, bfloat16 or float16.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
-    quantization: Annotated[str | None, typer.Option(help="int8: 8-bit weights for the targets.")] = None,
-    draft_quantization: Annotated[str | None, typer.Option(help="int8: 8-bit weights for the drafts.")] = None,
+    quantization: Annotated[str | None, typer.Option(help="int8 or int4: fewer bits for the targets' weights.")] = None,
+    draft_quantization: Annotated[
+        str | None, typer.Option(help="int8 or int4: fewer bits for the drafts' weights.")
+    ] = None,
     max_model_len: Annotated[int | None, typer.Option(help="Longest session in tokens.")] = None,
     served_model_name: Annotated[
         list[str] | None, typer.Option(help="Name under which clients ask for MODEL; may be given more than once.")

@@ -52,8 +52,8 @@ Prompts = Annotated[
 Speculative = Annotated[
     str, typer.Option(help="speculative_config as YAML, such as '{method: chain, num_speculative_tokens: 4}'.")
 ]
-Bits = Annotated[str | None, typer.Option(help="int8: 8-bit weights for the target.")]
-DraftBits = Annotated[str | None, typer.Option(help="int8: 8-bit weights for the draft.")]
+Bits = Annotated[str | None, typer.Option(help="int8 or int4: fewer bits for the target's weights.")]
+DraftBits = Annotated[str | None, typer.Option(help="int8 or int4: fewer bits for the draft's weights.")]
 Epsilon = Annotated[float | None, typer.Option(help="Largest score gap that is a near-tie. [default: by dtype]")]
 
 

@@ -185,9 +185,9 @@ class PoolConfig(Strict):
     """auto, cpu or cuda; auto: cuda for a replica that was given a GPU, else cpu."""
     dtype: Dtype | None = None
     """None: the model's."""
-    quantization: Literal["int8"] | None = None
-    """`int8`: weights of linear layers in 8 bits, rounded while loading; half the memory to read for every token. The
-    output is then that of the rounded model. Needs bfloat16 for the rest. None: as they are."""
+    quantization: Literal["int8", "int4"] | None = None
+    """Weights of linear layers in 8 or 4 bits, rounded while loading: a half or a quarter of the memory to read for
+    every token. The output is then that of the rounded model. Needs bfloat16 for the rest. None: as they are."""
     threads: Count | None = None
     """CPU threads of one replica's forward passes; None: as many as num_cpus, at least one."""
     kv_slots: Count | None = None

@@ -1,4 +1,4 @@
-"""Compiles and loads linear.c, the product of a few rows with bfloat16 or 8-bit weights.
+"""Compiles and loads linear.c and linear4.c, the product of a few rows with bfloat16, 8-bit or 4-bit weights.
 
 It is built on first use with the C compiler at hand and kept in ~/.cache/specgrove, under a name that holds the digest
 of the source and of the flags. The flags name the instructions, so every machine that shares the directory may load it.
@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -28,16 +29,31 @@ log = logging.getLogger(__name__)
 
 Product = Callable[[int, int, int | None, int | None, int, int, int, int, int, int], None]
 """Addresses of x, weight, scale or None, bias or None, y, scratch; then rows, in, out, threads (see linear.c)."""
-Numbers = Literal["bfloat16", "int8"]
+Numbers = Literal["bfloat16", "int8", "int4"]
 """What weights are stored as."""
 
 PANEL = 32
 """Rows that share one reading of the weights; as in linear.c, and what the scratch must hold."""
 X86 = frozenset({"x86_64", "AMD64"})
 """What platforms call 64-bit x86."""
-_SOURCE = Path(__file__).with_name("linear.c")
-_FLAGS_OF: dict[Numbers, tuple[str, ...]] = {"bfloat16": (), "int8": ("-DINT8",)}
-_FLAGS = ("-O3", "-mavx2", "-mfma", "-std=gnu11", "-fPIC", "-shared")
+_FLAGS = ("-O3", "-mfma", "-std=gnu11", "-fPIC", "-shared")
+_AVX512 = ("-mavx512f", "-mavx512bw", "-mavx512vl")
+
+
+@dataclass(frozen=True, slots=True)
+class _Build:
+    """How one product is built, and which instructions it needs, in torch's words."""
+
+    source: Path
+    flags: tuple[str, ...]
+    needs: frozenset[str]
+
+
+_BUILDS: dict[Numbers, _Build] = {
+    "bfloat16": _Build(Path(__file__).with_name("linear.c"), ("-mavx2",), frozenset({"AVX2", "AVX512"})),
+    "int8": _Build(Path(__file__).with_name("linear.c"), ("-mavx2", "-DINT8"), frozenset({"AVX2", "AVX512"})),
+    "int4": _Build(Path(__file__).with_name("linear4.c"), _AVX512, frozenset({"AVX512"})),
+}
 _COMPILERS = ("cc", "gcc", "clang")
 _PATIENCE_S = 60.0
 
@@ -52,7 +68,7 @@ def product(numbers: Numbers = "bfloat16") -> Product | None:
     """The compiled product, or None (with one line in the log) where it cannot be had."""
     if platform.machine() not in X86:
         return None
-    if torch.backends.cpu.get_cpu_capability() not in {"AVX2", "AVX512"}:
+    if torch.backends.cpu.get_cpu_capability() not in _BUILDS[numbers].needs:
         return None
     try:
         return _load(numbers)
@@ -63,14 +79,15 @@ def product(numbers: Numbers = "bfloat16") -> Product | None:
 
 def _load(numbers: Numbers) -> Product:
     """Raises ConfigError, OSError (cannot be built here, or lacks torch's OpenMP) and SubprocessError."""
-    flags = (*_FLAGS, *_FLAGS_OF[numbers])
-    key = hashlib.sha256(_SOURCE.read_bytes() + " ".join(flags).encode()).hexdigest()
+    build = _BUILDS[numbers]
+    flags = (*_FLAGS, *build.flags)
+    key = hashlib.sha256(build.source.read_bytes() + " ".join(flags).encode()).hexdigest()
     kept = Path.home() / ".cache" / "specgrove" / "kernels" / f"linear-{numbers}-{key[:32]}.so"
     if kept.is_file():
         return _open(kept)
     with tempfile.TemporaryDirectory() as place:
         built = Path(place) / kept.name
-        _compile(built, flags)
+        _compile(build.source, built, flags)
         loaded = _open(built)
         _keep(built, kept)
     return loaded
@@ -83,13 +100,13 @@ def _open(library: Path) -> Product:
     return call
 
 
-def _compile(library: Path, flags: Sequence[str]) -> None:
+def _compile(source: Path, library: Path, flags: Sequence[str]) -> None:
     wanted = os.environ.get("CC")  # the name by which every build tool is told of a compiler
     command = shlex.split(wanted) if wanted else [found for name in _COMPILERS if (found := shutil.which(name))][:1]
     if not command:
         raise ConfigError(f"no C compiler found ({', '.join(_COMPILERS)} or CC)")
     done = subprocess.run(
-        [*command, *flags, "-o", str(library), str(_SOURCE)],
+        [*command, *flags, "-o", str(library), str(source)],
         capture_output=True,
         text=True,
         timeout=_PATIENCE_S,
@@ -97,7 +114,7 @@ def _compile(library: Path, flags: Sequence[str]) -> None:
     )
     if done.returncode:
         reason = (done.stderr.splitlines() or [f"exit status {done.returncode}"])[0]
-        raise ConfigError(f"{command[0]} cannot compile {_SOURCE.name}: {reason}")
+        raise ConfigError(f"{command[0]} cannot compile {source.name}: {reason}")
 
 
 def _keep(built: Path, kept: Path) -> None:
