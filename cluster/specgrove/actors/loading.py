@@ -28,5 +28,6 @@ def engine_options(config: Config, pool: PoolConfig) -> EngineOptions:
         revision=model.revision,
         trust_remote_code=model.trust_remote_code,
         quantization=pool.quantization,
+        compile=pool.compile,
         exit=pool.exit if isinstance(pool, DraftConfig) else None,
     )

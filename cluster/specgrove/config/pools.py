@@ -188,6 +188,8 @@ class PoolConfig(Strict):
     quantization: Literal["int8", "int4"] | None = None
     """Weights of linear layers in 8 or 4 bits, rounded while loading: a half or a quarter of the memory to read for
     every token. The output is then that of the rounded model. Needs bfloat16 for the rest. None: as they are."""
+    compile: bool = False
+    """Compile the layers with torch.compile for a few sizes of pass while the replica starts, which takes minutes."""
     threads: Count | None = None
     """CPU threads of one replica's forward passes; None: as many as num_cpus, at least one."""
     kv_slots: Count | None = None

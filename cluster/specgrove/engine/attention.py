@@ -137,8 +137,10 @@ class Padded:
 class AttentionPlan:
     """What the hooks need for one pass: where new rows go, and the calls per sliding window, built once and reused."""
 
+    rows: int
+    """New rows."""
     write: slice | Tensor
-    """Slots of the new rows, in the order of the flat pass."""
+    """Their slots, in the order of the flat pass."""
     solos: Sequence[Span]
     padded: Sequence[Sequence[Span]]
     """Groups of segments that share one padded call; their rows follow those of `solos`."""

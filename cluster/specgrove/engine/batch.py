@@ -72,6 +72,7 @@ def build(
     sent = torch.from_numpy(flat).to(device)
     grouped = {i for group in groups for i in group}
     plan = AttentionPlan(
+        rows=total,
         write=_writes([spans[i] for i in order], device),
         solos=[spans[i] for i in order if i not in grouped],
         padded=[[spans[i] for i in group] for group in groups],

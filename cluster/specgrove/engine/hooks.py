@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -41,8 +42,10 @@ class PoolCache(Cache):
     ) -> tuple[Tensor, Tensor]:
         """key_states and value_states are [1, kv_heads, total, d]."""
         assert self.plan is not None
-        self.layer, write = layer_idx, self.plan.write
+        self.layer, write, rows = layer_idx, self.plan.write, self.plan.rows
         keys, values = self.store.keys[layer_idx], self.store.values[layer_idx]
+        if key_states.shape[2] > rows:
+            key_states, value_states = key_states[:, :, :rows], value_states[:, :, :rows]
         if isinstance(write, slice):
             keys[write] = key_states[0].transpose(0, 1)
             values[write] = value_states[0].transpose(0, 1)
@@ -54,8 +57,11 @@ class PoolCache(Cache):
     def attend(self, query: Tensor, scale: float | None, window: int | None) -> Tensor:
         """Attention of the layer that was updated last."""
         assert self.plan is not None
-        store, layer = self.store, self.layer
-        return self.plan.attend(query, store.keys[layer], store.values[layer], scale, window)
+        store, layer, rows = self.store, self.layer, self.plan.rows
+        filling = query.shape[2] - rows
+        query = query[:, :, :rows] if filling else query
+        out = self.plan.attend(query, store.keys[layer], store.values[layer], scale, window)
+        return torch.nn.functional.pad(out, (0, 0, 0, 0, 0, filling)) if filling else out
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Always 0."""
@@ -150,10 +156,13 @@ AttentionMaskInterface.register(NAME, _no_mask)
 
 
 class HookedModel:
-    """Calls a model with our cache: the one place that knows the names of its arguments."""
+    """Calls a model with our cache: the one place that knows the names of its arguments.
 
-    def __init__(self, model: PreTrainedModel) -> None:
-        self.model = model
+    size_for: rows that a pass over so many is filled up to.
+    """
+
+    def __init__(self, model: PreTrainedModel, size_for: Callable[[int], int] = int) -> None:
+        self.model, self._size_for = model, size_for
         names = inspect.signature(model.forward).parameters
         self._cache_name = "cache" if "cache" in names else "past_key_values"
         self._slices = "logits_to_keep" in names
@@ -167,6 +176,9 @@ class HookedModel:
     ) -> Tensor:
         """Logits [m, vocab rows] in the model's dtype."""
         options: dict[str, Any] = {self._cache_name: cache, "use_cache": True}
+        filling = self._size_for(tokens.shape[1]) - tokens.shape[1]
+        if filling:  # any token, anywhere: the hooks drop what comes of it
+            tokens, positions = (torch.nn.functional.pad(each, (0, filling)) for each in (tokens, positions))
         if self._slices:
             options["logits_to_keep"] = keep
         _thread.cache = cache

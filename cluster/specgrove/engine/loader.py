@@ -18,6 +18,7 @@ from specgrove.core.cards import ModelCard, vocabulary_hash
 from specgrove.core.sampling import SamplingFields
 from specgrove.engine import selfcheck
 from specgrove.engine.budget import Budget, decide
+from specgrove.engine.compiled import SIZES, compile_layers, size_for
 from specgrove.engine.hooks import NAME, OWN_ATTENTION, HookedModel
 from specgrove.engine.kv_pool import KVPool
 from specgrove.engine.kv_store import KVStore
@@ -59,6 +60,8 @@ class EngineOptions:
     """Depth at which a sorted model stops, one of the exits on its card; None: the full depth."""
     quantization: Quantization | None = None
     """Fewer bits for the weights of a bfloat16 model's linear layers; None: as they are."""
+    compile: bool = False
+    """Compile the layers for a few sizes of pass; the engine is then warm when it is returned."""
 
 
 def load(model: str, options: EngineOptions) -> Engine:
@@ -169,13 +172,17 @@ def _assemble(
         context=selfcheck.longest_context(config),
         asked=Budget(options.kv_slots, options.kv_bytes, options.max_model_len),
     )
+    if options.compile:
+        compile_layers(network)
     passes = Passes(
-        HookedModel(network),
+        HookedModel(network, size_for if options.compile else int),
         KVPool(KVStore(layers, budget.slots, kv_dtype, network.device)),
         vocab_size=codec.vocab_size,
         unused_ids=codec.unused_ids,
         rows_end=budget.context,
     )
+    if options.compile:
+        _warm(passes, budget.context)
     generation = _read_json(directory / "generation_config.json")
     return Engine(
         passes=passes,
@@ -194,6 +201,17 @@ def _assemble(
         vocab_rows=vocab_rows,
         max_prefill_tokens=options.max_prefill_tokens,
     )
+
+
+def _warm(passes: Passes, context: int) -> None:
+    """Run a pass of every size that is compiled for and fits."""
+    for size in SIZES:
+        if size <= min(context, passes.pool.stats().free):
+            sequence = passes.pool.open(())
+            try:
+                passes.prefill(sequence, [0] * size, size)
+            finally:
+                sequence.release()
 
 
 def _card(directory: Path, network: PreTrainedModel, codec: TextCodec, **measured: Any) -> ModelCard:
