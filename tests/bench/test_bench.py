@@ -132,6 +132,7 @@ def test_the_whole_bench(tmp_path: Path):
         tokens=8,
         temperature=0.0,
         repeats=1,
+        draft_exit=None,
         assisted_length=3,
         seed=0,
         json_out=tmp_path / "speed.json",

@@ -23,14 +23,22 @@ WARM_UP_TOKENS = 8
 
 
 def server_config(
-    target: str, draft: str, *, dtype: str, threads: int, speculative: Mapping[str, Any], max_model_len: int
+    target: str,
+    draft: str,
+    *,
+    dtype: str,
+    threads: int,
+    speculative: Mapping[str, Any],
+    max_model_len: int,
+    draft_exit: int | None = None,
 ) -> dict[str, Any]:
     """One target and one draft replica on this machine."""
     pool = {"threads": threads, "max_model_len": max_model_len, "device": "cpu"}
+    exit = {} if draft_exit is None else {"exit": draft_exit}
     return {
         "models": {MODEL: {"source": target, "dtype": dtype}, "draft": {"source": draft, "dtype": dtype}},
         "targets": {MODEL: {"model": MODEL, **pool, "speculative_config": dict(speculative)}},
-        "drafts": {"draft": {"model": "draft", **pool}},
+        "drafts": {"draft": {"model": "draft", **pool, **exit}},
     }
 
 
@@ -45,6 +53,7 @@ def run(
     dtype: str,
     threads: int,
     speculative: Mapping[str, Any],
+    draft_exit: int | None,
     assisted_length: int,
     epsilon: float | None,
     seed: int,
@@ -63,7 +72,13 @@ def run(
     ids = [codec.encode_chat([ChatMessage("user", prompt.text)]) for prompt in work]
     longest = max(len(prompt) for prompt in ids) + tokens + 64
     config = server_config(
-        target, draft, dtype=dtype, threads=threads, speculative=speculative, max_model_len=max(512, longest)
+        target,
+        draft,
+        dtype=dtype,
+        threads=threads,
+        speculative=speculative,
+        max_model_len=max(512, longest),
+        draft_exit=draft_exit,
     )
     with serving(config) as client:
         ways = variants(client, MODEL, reference, temperature=temperature, length=assisted_length)
@@ -83,6 +98,7 @@ def run(
         "dtype": dtype,
         "threads": threads,
         "speculative_config": dict(speculative),
+        "draft_exit": draft_exit,
         "assisted_length": assisted_length,
         "prompts": [prompt.text for prompt in work],
         "seed": seed,

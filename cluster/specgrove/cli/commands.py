@@ -203,6 +203,7 @@ def speed(
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     threads: Annotated[int, typer.Option(min=1, help="CPU threads of each replica.")] = 2,
     speculative: Speculative = "{}",
+    draft_exit: Annotated[int | None, typer.Option(help="Depth at which a sorted draft stops. [default: full]")] = None,
     assisted_length: Annotated[int, typer.Option(min=1, help="The constant length for transformers' assistant.")] = 5,
     epsilon: Epsilon = None,
     seed: Annotated[int, typer.Option(help="Order of the interleaving and noise.")] = 0,
@@ -215,8 +216,8 @@ def speed(
 
     found = measure.run(
         target, draft, prompts=prompts, tokens=tokens, temperature=temperature, repeats=repeats, dtype=dtype,
-        threads=threads, speculative=speculative_config(speculative), assisted_length=assisted_length, epsilon=epsilon,
-        seed=seed, json_out=json_out,
+        threads=threads, speculative=speculative_config(speculative), draft_exit=draft_exit,
+        assisted_length=assisted_length, epsilon=epsilon, seed=seed, json_out=json_out,
     )  # fmt: skip
     typer.echo(report.speed_table(found))
 
