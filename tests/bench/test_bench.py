@@ -136,6 +136,7 @@ def test_the_whole_bench(tmp_path: Path):
         draft_quantization=None,
         added_rtt_ms=0.0,
         peer=None,
+        draft_exit=None,
         assisted_length=3,
         seed=0,
         json_out=tmp_path / "speed.json",

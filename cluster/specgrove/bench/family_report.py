@@ -98,6 +98,8 @@ def _page(history: Mapping[str, Any], evaluated: Mapping[str, Any], cards: Mappi
         "Same shape, same samples, same steps; held-out loss on the answers, in nats per token.",
         _exits(history),
         f"![loss by exit]({FIGURES}/loss.svg)",
+        "Share of a target's greedy tokens that are the draft's first guess, given the target's tokens before:",
+        _agreements(cards[DRAFT], history["exits"]),
         f"![agreement by exit]({FIGURES}/agreement.svg)",
         "## Answers",
         f"Greedy, through the server, {count} held-out problems of each kind and half (seed {seed}), judged by exact "
@@ -132,6 +134,14 @@ def _exits(history: Mapping[str, Any]) -> str:
         for depth, ours, plain in zip(history["exits"], losses["sorted"], losses["plain"], strict=True)
     ]
     return _table(["exit", "sorted", "plain"], rows)
+
+
+def _agreements(card: ModelCard, exits: Sequence[int]) -> str:
+    rows = [
+        [str(depth), *(f"{100 * card.scores[f'agreement_{target}_exit_{depth}']:.1f} %" for target in TARGETS)]
+        for depth in exits
+    ]
+    return _table(["exit", *TARGETS], rows)
 
 
 def _answers(evaluated: Mapping[str, Any]) -> str:

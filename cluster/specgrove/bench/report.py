@@ -102,7 +102,8 @@ def speed_table(out: Mapping[str, Any]) -> str:
     lines = [
         f"Target {settings['target']}, draft {settings['draft']}, {settings['dtype']}, {settings['threads']} threads, "
         f"T = {settings['temperature']}, {settings['tokens']} tokens, {len(settings['prompts'])} prompts, "
-        f"{settings['repeats']} repeats, speculative_config {json.dumps(settings['speculative_config'])}.",
+        f"{settings['repeats']} repeats, speculative_config {json.dumps(settings['speculative_config'])}"
+        f"{'' if settings.get('draft_exit') is None else ', draft exit ' + str(settings['draft_exit'])}.",
         "",
         "Tokens per second relative to transformers plain, interleaved in one run:",
         "",

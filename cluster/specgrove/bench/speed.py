@@ -34,15 +34,17 @@ def server_config(
     quantization: str | None = None,
     draft_quantization: str | None = None,
     added_rtt_ms: float = 0.0,
+    draft_exit: int | None = None,
 ) -> dict[str, Any]:
     """One target and one draft replica on this machine."""
     pool = {"threads": threads, "max_model_len": max_model_len, "device": "cpu"}
     bits = {"quantization": quantization} if quantization else {}
     draft_bits = {"quantization": draft_quantization} if draft_quantization else {}
+    exit = {} if draft_exit is None else {"exit": draft_exit}
     return {
         "models": {MODEL: {"source": target, "dtype": dtype}, "draft": {"source": draft, "dtype": dtype}},
         "targets": {MODEL: {"model": MODEL, **pool, **bits, "speculative_config": dict(speculative)}},
-        "drafts": {"draft": {"model": "draft", **pool, **draft_bits, "added_rtt_ms": added_rtt_ms}},
+        "drafts": {"draft": {"model": "draft", **pool, **draft_bits, **exit, "added_rtt_ms": added_rtt_ms}},
     }
 
 
@@ -61,6 +63,7 @@ def run(
     draft_quantization: str | None,
     added_rtt_ms: float,
     peer: str | None,
+    draft_exit: int | None,
     assisted_length: int,
     epsilon: float | None,
     seed: int,
@@ -81,6 +84,7 @@ def run(
     config = server_config(
         target, draft, dtype=dtype, threads=threads, speculative=speculative, max_model_len=max(512, longest),
         quantization=quantization, draft_quantization=draft_quantization, added_rtt_ms=added_rtt_ms,
+        draft_exit=draft_exit,
     )  # fmt: skip
     with serving(config) as client:
         ways = variants(client, MODEL, reference, temperature=temperature, length=assisted_length)
@@ -105,6 +109,7 @@ def run(
         "quantization": quantization,
         "draft_quantization": draft_quantization,
         "added_rtt_ms": added_rtt_ms,
+        "draft_exit": draft_exit,
         "assisted_length": assisted_length,
         "prompts": [prompt.text for prompt in work],
         "seed": seed,

@@ -70,6 +70,7 @@ def speed(
     speculative: Speculative = "{}",
     quantization: Bits = None,
     draft_quantization: DraftBits = None,
+    draft_exit: Annotated[int | None, typer.Option(help="Depth at which a sorted draft stops. [default: full]")] = None,
     added_rtt_ms: Annotated[float, typer.Option(min=0, help="Network round trip to add between draft and target.")] = 0,
     peer: Annotated[str | None, typer.Option(help="Another server, as http://host:port/v1, measured beside.")] = None,
     assisted_length: Annotated[int, typer.Option(min=1, help="The constant length for transformers' assistant.")] = 5,
@@ -85,8 +86,8 @@ def speed(
     found = measure.run(
         target, draft, prompts=prompts, tokens=tokens, temperature=temperature, repeats=repeats, dtype=dtype,
         threads=threads, speculative=speculative_config(speculative), quantization=quantization,
-        draft_quantization=draft_quantization, added_rtt_ms=added_rtt_ms, peer=peer, assisted_length=assisted_length,
-        epsilon=epsilon, seed=seed, json_out=json_out,
+        draft_quantization=draft_quantization, draft_exit=draft_exit, added_rtt_ms=added_rtt_ms, peer=peer,
+        assisted_length=assisted_length, epsilon=epsilon, seed=seed, json_out=json_out,
     )  # fmt: skip
     typer.echo(report.speed_table(found))
 

@@ -67,7 +67,7 @@ KINDS: dict[str, tuple[float, Maker]] = {
     "greeting": (0.004, requests.greeting),
     "refusal": (0.005, requests.refusal),
 }
-"""Each kind's share of the training records, and its maker."""
+"""Each kind's weight in the training records, and its maker."""
 
 
 def is_held_out(canonical: str) -> bool:
@@ -99,7 +99,7 @@ def _with_company(rng: random.Random, sample: Sample, earlier: Sample) -> Sample
 def training(seed: int, part: int = 0) -> Iterator[Sample]:
     """Training samples without end; `part` numbers independent streams of one seed."""
     rng = random.Random(f"specgrove-train/{seed}/{part}")
-    kinds, weights = list(KINDS), [share for share, _ in KINDS.values()]
+    kinds, weights = list(KINDS), [weight for weight, _ in KINDS.values()]
     while True:
         drawn, earlier = rng.choices(kinds, weights, k=2)
         yield _with_company(rng, _draw(rng, drawn, held=False), _draw(rng, earlier, held=False))
