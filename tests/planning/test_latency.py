@@ -84,3 +84,11 @@ def test_drift_is_noticed_and_outliers_are_not():
         residual.observe(0.01, 0.02)
     assert residual.drifted
     assert residual.error > DRIFTED
+
+
+def test_what_was_not_told_apart_is_free():
+    """Measured at one context and with one session, a model says nothing of others instead of blaming them."""
+    model = LatencyModel.fit([(Work(n, 1, 64), 0.01 + 0.001 * n) for n in (*KNOTS, *KNOTS)])
+
+    assert model.per_context == model.per_session == 0
+    assert model.seconds(Work(1, 1, 2048)) < 1.5 * model.seconds(Work(1, 1, 64))

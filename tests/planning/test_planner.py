@@ -3,13 +3,15 @@
 import random
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
-from specgrove.planning.acceptance import Visit
+from specgrove.planning.acceptance import AcceptanceEstimate, Visit
 from specgrove.planning.latency import KNOTS, LatencyModel, Work
-from specgrove.planning.planner import PLAIN, PROBE_S, Asked, Drafting, Planner, Standing
+from specgrove.planning.planner import PLAIN, PROBE_S, Alike, Asked, Drafting, Planner, Standing
 from specgrove.planning.tree_shape import grown
 
+ALL = Alike("all", 32, 8)
 GOOD, BAD = (0.8, 0.1, 0.04, 0.02), (0.05, 0.02, 0.01, 0.01)
 
 
@@ -77,8 +79,8 @@ def run(machine, sessions, truths, seconds, *, fixed=None, seed=0, planner=None)
         start, tokens = now, 0
         while now - start < seconds:
             if planner.due(sessions, now):
-                planner.plan([Standing("all", 100, 32, 8)] * sessions, now)
-            each = [fixed or planner.asked("all", number) for number in range(sessions)]
+                planner.plan([Standing(ALL, 100)] * sessions, now)
+            each = [fixed or planner.asked(ALL, number) for number in range(sessions)]
             largest = max(each, key=lambda asked: asked.nodes)
             drafting = sum(asked.nodes > 0 for asked in each)
             took = machine.round_s(sessions, drafting, largest) * rng.uniform(0.95, 1.05)
@@ -95,7 +97,7 @@ def run(machine, sessions, truths, seconds, *, fixed=None, seed=0, planner=None)
                 planner.drafted(depth=largest.depth, draft_s=draft_s, waited_s=draft_s + machine.network_s)
                 planner.cycled(work, largest.depth, took)
         rates.append(tokens / (now - start))
-        asked_for.append(planner.asked("all", "nobody"))
+        asked_for.append(planner.asked(ALL, "nobody"))
     return rates, asked_for
 
 
@@ -140,7 +142,7 @@ def test_hidden_drafting_is_noticed():
         for _ in range(200):
             planner.took_round("all", [Visit(0, 1, 0), Visit(1, 1, 0), Visit(2, 1, None)])
         for step in range(5):
-            planner.plan([Standing("all", 100, 32, 8)], 0.2 * step)
+            planner.plan([Standing(ALL, 100)], 0.2 * step)
 
     assert not hidden.budget.off
     assert serial.budget.off
@@ -152,12 +154,12 @@ def test_kinds_are_told_apart():
     for _ in range(300):
         planner.took_round("easy", [Visit(0, 1, 0), Visit(1, 1, 0), Visit(2, 1, 0), Visit(3, 1, 0)])
         planner.took_round("hard", [Visit(0, 4, None)])
-    standings = [Standing("easy", 50, 16, 4)] * 4 + [Standing("hard", 50, 16, 4)] * 4
+    standings = [Standing(Alike("easy", 16, 4), 50)] * 4 + [Standing(Alike("hard", 16, 4), 50)] * 4
     for step in range(5):
         planner.plan(standings, 0.2 * step)
 
-    assert planner.asked("easy", 1).nodes >= 4
-    first, second = planner.asked("hard", 1), planner.asked("hard", 2)
+    assert planner.asked(Alike("easy", 16, 4), 1).nodes >= 4
+    first, second = (planner.asked(Alike("hard", 16, 4), session) for session in (1, 2))
     assert first.nodes > 0  # the probe
     assert second == PLAIN
 
@@ -165,26 +167,38 @@ def test_kinds_are_told_apart():
 def test_a_probe_ends_and_comes_again():
     """A few rounds of one session, and then nothing for a while."""
     planner = Planner(Machine().latency(), most_nodes=16, most_depth=4, drafting=Drafting({1: 10.0}))
-    planner.plan([Standing("all", 50, 16, 4)], 0.0)
-    assert planner.asked("all", 1).nodes > 0
+    planner.plan([Standing(Alike("all", 16, 4), 50)], 0.0)
+    assert planner.asked(ALL, 1).nodes > 0
     for _ in range(10):
         planner.took_round("all", [Visit(0, 2, 0)])
-    assert planner.asked("all", 1) == PLAIN
+    assert planner.asked(ALL, 1) == PLAIN
 
-    planner.plan([Standing("all", 50, 16, 4)], PROBE_S / 2)
-    assert planner.asked("all", 1) == PLAIN
-    planner.plan([Standing("all", 50, 16, 4)], PROBE_S + 0.1)
-    assert planner.asked("all", 2).nodes > 0
-    assert planner.asked("all", 1) == PLAIN
+    planner.plan([Standing(Alike("all", 16, 4), 50)], PROBE_S / 2)
+    assert planner.asked(ALL, 1) == PLAIN
+    planner.plan([Standing(Alike("all", 16, 4), 50)], PROBE_S + 0.1)
+    assert planner.asked(ALL, 2).nodes > 0
+    assert planner.asked(ALL, 1) == PLAIN
 
 
-def test_limits_of_requests_are_kept():
-    """The tightest of a kind's members."""
+def test_limits_of_requests_are_kept_and_bind_nobody_else():
+    """A client that wants small trees, or none, does not decide for others of its kind."""
     planner = Planner(Machine().latency(), most_nodes=16, most_depth=4, drafting=Drafting({1: 1e-5}))
-    planner.plan([Standing("all", 50, 16, 4), Standing("all", 50, 3, 2)], 0.0)
+    usual, small, off = (Alike("all", *limits) for limits in ((16, 4), (3, 2), (0, 0)))
+    planner.plan([Standing(usual, 50)] * 6 + [Standing(small, 50), Standing(off, 50)], 0.0)
 
-    assert 0 < planner.asked("all", 1).nodes <= 3
-    assert planner.asked("all", 1).depth <= 2
+    assert 0 < planner.asked(small, 7).nodes <= 3
+    assert planner.asked(off, 8) == PLAIN
+    alone = Planner(Machine().latency(), most_nodes=16, most_depth=4, drafting=Drafting({1: 1e-5}))
+    alone.plan([Standing(usual, 50)] * 8, 0.0)
+    assert planner.asked(usual, 1).nodes >= alone.asked(usual, 1).nodes > 3
+
+
+def test_levels_beyond_what_was_measured_go_on_rising():
+    """With the last slope."""
+    drafting = Drafting({1: 0.001, 64: 0.002, 128: 0.004})
+
+    assert drafting.level_s(np.array([256.0]))[0] == pytest.approx(0.008)
+    assert Drafting({1: 0.001}).level_s(np.array([256.0]))[0] == 0.001
 
 
 def test_a_model_that_no_longer_holds_is_brought_up_to_date():
@@ -215,14 +229,28 @@ def test_replicas_learn_from_each_other():
     for _ in range(100):
         old.took_round("greedy 0", [Visit(0, 8, None)])
         other.took_round("greedy 0", [Visit(0, 1, 0), Visit(1, 1, 0)])
-    new.adopt([old.known()])
-    other.adopt([old.known()])
+    told = {kind: AcceptanceEstimate.from_mapping(counts) for kind, counts in old.known().items()}
+    new.adopt([told])
+    other.adopt([told])
     for planner in (new, other):
-        planner.plan([Standing("greedy 0", 50, 16, 4)], 0.0)
+        planner.plan([Standing(Alike("greedy 0", 16, 4), 50)], 0.0)
 
     assert new.budget.off
     assert not other.budget.off
     assert fresh().known() == {}
+    assert new.known() == {}  # it has seen nothing itself
+
+
+def test_what_was_adopted_is_not_adopted_again():
+    """Old counts of others must not bring back what was forgotten."""
+    planner = Planner(Machine().latency(), most_nodes=16, most_depth=4, drafting=Drafting({1: 0.001}))
+    bad = AcceptanceEstimate()
+    for _ in range(100):
+        bad.observe([Visit(0, 8, None)])
+    for _ in range(5):
+        planner.adopt([{"all": bad}])
+
+    assert planner._estimate("all").weight == bad.weight
 
 
 def test_prompts_do_not_hold_up_who_decodes():

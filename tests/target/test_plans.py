@@ -7,6 +7,7 @@ import random
 from collections.abc import Hashable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.oracle import Asked as Question
 from tests.oracle import Oracle
@@ -17,7 +18,7 @@ from specgrove.core.sampling import SamplingFields
 from specgrove.core.speculate import DraftPlan
 from specgrove.errors import RequestError
 from specgrove.planning.latency import KNOTS, LatencyModel, Work
-from specgrove.planning.planner import PLAIN, Asked, Drafting, Planner
+from specgrove.planning.planner import PLAIN, Alike, Asked, Drafting, Planner
 
 CEILING = DraftPlan(branching=(4,) * 6, max_nodes=24)
 PROMPTS = ["The cat", "Numbers: 1 2 3", "zzz", "a b a b a b", "Once upon a time there was", "x = (1 + 2) *"]
@@ -32,7 +33,7 @@ def believing(*, step_s: float = 0.02, level_s: float = 1e-4) -> Planner:
 class Restless(Planner):
     """Asks for something else after every round."""
 
-    def asked(self, kind: Hashable, session: Hashable) -> Asked:
+    def asked(self, alike: Alike, session: Hashable) -> Asked:
         """Anything, or nothing."""
         return random.choice((PLAIN, Asked(1, 1), Asked(2, 7), Asked(6, 24), Asked(4, 4)))
 
@@ -40,7 +41,7 @@ class Restless(Planner):
 class Plain(Planner):
     """Never asks for anything, not even to probe."""
 
-    def asked(self, kind: Hashable, session: Hashable) -> Asked:
+    def asked(self, alike: Alike, session: Hashable) -> Asked:
         """Nothing."""
         return PLAIN
 
@@ -154,3 +155,27 @@ async def test_shapes_over_the_limits_are_refused(models, asked, param):
     pair.stop()
 
     assert caught.value.param == param
+
+
+async def test_an_ended_text_refuses_nothing(models):
+    """Where a text ends nobody has judged the next token, so the draft that is the target itself is never refused."""
+    pair = Pair(models[0], plan=CEILING, planner=believing())
+    pair.join(models[0])
+    for _ in range(40):
+        await ask(pair.target, text="The cat", max_tokens=12)
+    await pair.settle()
+    known = await pair.target.share([])
+    pair.stop()
+
+    hits, trials = (sum(np.array(counts[name])[:, 0] for counts in known.values()) for name in ("hits", "trials"))
+    assert trials.sum() > 20
+    assert hits.tolist() == trials.tolist()
+
+
+async def test_profiles_of_another_form_are_left_out(models):
+    """By a replica of another version."""
+    pair = Pair(models[0], plan=CEILING, planner=believing())
+    known = await pair.target.share([{"greedy 0": {"hits": [[1.0]]}}, {"greedy 0": 5}, {"x": {"counts": 1}}])
+    pair.stop()
+
+    assert known == {}

@@ -43,7 +43,9 @@ class DraftServer:
         self._registry = Registry(identity.app, token_of(self._config))
         self._token = await self._registry.token()
         engine = await load_engine(self._config, self._pool)
-        passes = await latency_model(self._registry, engine, threads=self._pool.cpu_threads)
+        passes = await latency_model(
+            self._registry, engine, threads=self._pool.cpu_threads, compiled=self._pool.compile
+        )
         self._metrics = DraftMetrics(model_name=self._pool.model, replica=identity.replica)
         self._replica = DraftReplica(
             engine,

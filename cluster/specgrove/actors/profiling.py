@@ -20,9 +20,9 @@ BUDGET_S = 8.0
 """Time that measuring may take, after the first round of sizes."""
 
 
-async def latency_model(registry: Registry, engine: Engine, *, threads: int) -> LatencyModel:
+async def latency_model(registry: Registry, engine: Engine, *, threads: int, compiled: bool) -> LatencyModel:
     """The kept model of an equal replica, else one measured now, which is then kept."""
-    key = latency_key(engine, threads)
+    key = latency_key(engine, threads=threads, compiled=compiled)
     kept = (await registry.kept(key)).get(key)
     if kept is not None:
         return LatencyModel.from_mapping(kept)
@@ -33,10 +33,11 @@ async def latency_model(registry: Registry, engine: Engine, *, threads: int) -> 
     return model
 
 
-def latency_key(engine: Engine, threads: int) -> str:
-    """Equal for replicas whose passes take equally long: weights, number format, device and threads."""
+def latency_key(engine: Engine, *, threads: int, compiled: bool) -> str:
+    """Equal for replicas whose passes take equally long: weights, number format, compiled or not, device, threads."""
     card = engine.card
-    return f"latency/{card.weights_digest[:16]}/{card.layers}/{card.dtype}/{device_name(engine.device)}/{threads}"
+    model = f"{card.weights_digest[:16]}/{card.layers}/{card.dtype}/{'compiled' if compiled else 'eager'}"
+    return f"latency/{model}/{device_name(engine.device)}/{threads}"
 
 
 def device_name(device: torch.device) -> str:

@@ -117,7 +117,7 @@ class TargetServer:
         from specgrove.actors.profiling import latency_model
         from specgrove.planning.planner import Drafting, Planner
 
-        model = await latency_model(self._registry, engine, threads=self._pool.cpu_threads)
+        model = await latency_model(self._registry, engine, threads=self._pool.cpu_threads, compiled=self._pool.compile)
         guess = Drafting({1: FIRST_LEVEL * model.at_knots[0]})
         return Planner(model, most_nodes=asked.nodes, most_depth=len(asked.shape), drafting=guess)
 

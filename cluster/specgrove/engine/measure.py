@@ -14,28 +14,36 @@ from specgrove.planning.latency import KNOTS, Work
 
 SHAPES = ((1, 64), (4, 64), (1, 512), (8, 64), (4, 512), (1, 1536))
 """(sessions, context of each) that are measured, the most telling first."""
+TELLING = 3
+"""Shapes of which a little is measured whatever the time: without them nobody knows what context and sessions cost."""
+LITTLE = (1, 8)
 
 
 def passes(engine: Engine, *, budget_s: float = 5.0) -> list[tuple[Work, float]]:
     """Passes of many sizes and their seconds, for a LatencyModel: tree masks, logits of every row, the best id of each.
 
-    Goes round over all sizes until the time is used up, small ones first; every number of tokens is measured at least
-    once, for one session. Takes what slots it needs and gives them back; sizes that the pool cannot hold are left out.
+    All sizes of one session come first, whatever they take; `budget_s` seconds are for the rest. Takes what slots it
+    needs and gives them back; sizes that the pool cannot hold are left out.
     Raises CapacityError (retryable) when not even one token fits.
     """
-    stop = time.perf_counter() + budget_s
+    stop: float | None = None
     found: list[tuple[Work, float]] = []
-    for sessions, longest in SHAPES:
+    for index, (sessions, longest) in enumerate(SHAPES):
         context = max(1, min(longest, engine.card.max_model_len - 2))
         room = engine.pool.stats().free // sessions - context
-        if found and (room < max(KNOTS) // sessions or time.perf_counter() > stop):
+        if found and room < max(KNOTS) // sessions:
             continue
-        found += _of_shape(engine, sessions, context, min(room, max(KNOTS) // sessions), stop if found else None)
+        always = KNOTS if stop is None else LITTLE if index < TELLING else ()
+        if always or (stop is not None and time.perf_counter() < stop):
+            found += _of_shape(engine, sessions, context, min(room, max(KNOTS) // sessions), always, stop)
+        stop = stop or time.perf_counter() + budget_s
     return found
 
 
-def _of_shape(engine: Engine, sessions: int, context: int, most: int, stop: float | None) -> list[tuple[Work, float]]:
-    """Two rounds over all numbers of tokens up to `most` a session, the first one whatever the time."""
+def _of_shape(
+    engine: Engine, sessions: int, context: int, most: int, always: Sequence[int], stop: float | None
+) -> list[tuple[Work, float]]:
+    """Two rounds over all numbers of tokens up to `most` a session; those of `always` whatever the time."""
     opened = []
     tokens = [(17 * i) % engine.card.vocab_size for i in range(context)]
     found: list[tuple[Work, float]] = []
@@ -45,7 +53,8 @@ def _of_shape(engine: Engine, sessions: int, context: int, most: int, stop: floa
             engine.prefill(opened[-1], tokens)
         _together(engine, opened, tokens, 1)  # not counted: the first pass of a shape is slow
         for each in (*KNOTS, *KNOTS):
-            if each > most or (stop is not None and time.perf_counter() > stop):
+            late = stop is not None and time.perf_counter() > stop
+            if each > most or (late and each not in always):
                 continue
             seconds = _together(engine, opened, tokens, each)
             found.append((Work(each * sessions, sessions, context * sessions), seconds))

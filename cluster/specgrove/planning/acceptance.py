@@ -59,7 +59,7 @@ class AcceptanceEstimate:
         self._hits = np.zeros((DEPTHS, RANKS))
         self._trials = np.zeros((DEPTHS, RANKS))
         self.rounds = 0
-        """Rounds observed in all."""
+        """Rounds observed here."""
 
     def observe(self, seen: Sequence[Visit]) -> None:
         """Count one round."""
@@ -83,7 +83,6 @@ class AcceptanceEstimate:
         """Add what another replica counted."""
         self._hits += other._hits
         self._trials += other._trials
-        self.rounds += other.rounds
 
     @property
     def weight(self) -> float:

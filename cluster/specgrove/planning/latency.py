@@ -84,10 +84,10 @@ class LatencyModel:
             raise ConfigError("a measured pass takes a positive time")
         rows = np.array([work.features(knots) for work, _ in passes])
         seconds = np.array([seconds for _, seconds in passes])
-        used = np.ones(len(knots) + _LINES, dtype=bool)
         if len(passes) < len(knots) or not (rows[:, : len(knots)] > 0).any(0).all():
             needed = ", ".join(map(str, knots))
             raise ConfigError(f"{len(passes)} measured passes do not reach every one of {needed} tokens")
+        used = _told_apart(rows / seconds[:, None], len(knots))
         while True:
             found = np.zeros(len(used))
             found[used], *_ = np.linalg.lstsq(rows[:, used] / seconds[:, None], np.ones(len(passes)), rcond=None)
@@ -134,6 +134,21 @@ class LatencyModel:
             kept["per_context"],
             kept["per_token_context"],
         )
+
+
+def _told_apart(rows: Floats, knots: int) -> NDArray[np.bool_]:
+    """The features that the passes tell apart from those before them: [features].
+
+    Measured at one context alone, for instance, nothing says what context costs: it counts as free, not as everything.
+    """
+    columns = rows / np.maximum(np.abs(rows).max(0), 1e-12)
+    used = np.arange(rows.shape[1]) < knots
+    for line in range(knots, rows.shape[1]):
+        more = used.copy()
+        more[line] = True
+        if np.linalg.matrix_rank(columns[:, more], tol=1e-3) > np.linalg.matrix_rank(columns[:, used], tol=1e-3):
+            used = more
+    return used
 
 
 class Residual:

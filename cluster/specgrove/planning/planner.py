@@ -6,10 +6,10 @@ the next trees of each kind of session should be; nothing at all when plain deco
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,8 @@ REPLAN_S = 0.1
 """Seconds between two decisions, unless the load changes."""
 MARGIN = 0.03
 """Predicted gain from which a budget replaces the present one."""
-PERIODS = 3
-"""Decisions in a row that must agree before drafting starts or ends."""
+SETTLED_S = 0.2
+"""Seconds for which decisions must agree before drafting starts or ends."""
 PROBE_S = 1.5
 """Seconds between two probes of a kind of sessions that does not draft."""
 PROBE_ROUNDS = 3
@@ -56,14 +56,20 @@ class Asked:
 PLAIN = Asked()
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """A session that decodes: which estimate it belongs to, its context in tokens, and its own limits."""
+class Alike(NamedTuple):
+    """Sessions that are planned together: whose estimate is theirs, and how large a tree each may have at most."""
 
     kind: str
-    context: int
     most_nodes: int
     most_depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A session that decodes: whom it is like, and its context in tokens."""
+
+    alike: Alike
+    context: int
 
 
 @dataclass(slots=True)
@@ -80,7 +86,12 @@ class Drafting:
     def level_s(self, tokens: Floats) -> Floats:
         """Seconds of one level with so many new tokens."""
         known = sorted(self.pass_s)
-        return self.factor * np.interp(tokens, known, [self.pass_s[n] for n in known])
+        times = [self.pass_s[n] for n in known]
+        beyond = np.zeros_like(tokens)
+        if len(known) > 1:  # the last slope goes on
+            slope = max(0.0, times[-1] - times[-2]) / (known[-1] - known[-2])
+            beyond = np.maximum(tokens - known[-1], 0) * slope
+        return self.factor * (np.interp(tokens, known, times) + beyond)
 
     def observe(self, depth: int, tokens: float, draft_s: float, waited_s: float) -> None:
         """A tree came. tokens: of one level, all trees of the batch together."""
@@ -113,15 +124,17 @@ class Planner:
     """Rounds with trees against the sum of their parts: what overlaps and what is lost between them."""
     budget: Budget | None = None
     _estimates: dict[str, AcceptanceEstimate] = field(default_factory=dict)
-    _asked: dict[str, Asked] = field(default_factory=dict)
-    _groups: dict[str, Group] = field(default_factory=dict)
+    _asked: dict[Alike, Asked] = field(default_factory=dict)
+    _groups: dict[Alike, Group] = field(default_factory=dict)
+    _adopted: set[str] = field(default_factory=set)
+    """Kinds of which the beginning came from others."""
     _costs: _RoundCosts | None = None
     _steps: deque[tuple[Work, float]] = field(default_factory=lambda: deque(maxlen=REMEMBERED_STEPS))
     _nodes: int = 0
     """Tree nodes of all sessions together."""
     _planned_at: float = float("-inf")
     _planned_for: int = 0
-    _switching: int = 0
+    _switching_since: float | None = None
     _probes: dict[str, _Probe] = field(default_factory=dict)
 
     # -- what happened ------------------------------------------------------------------------------------------------
@@ -169,35 +182,34 @@ class Planner:
             return
         self._fade(now)
         self._planned_at, self._planned_for = now, len(standings)
-        by_kind: dict[str, list[Standing]] = {}
-        for one in standings:
-            by_kind.setdefault(one.kind, []).append(one)
-        self._groups = {kind: self._group(kind, members) for kind, members in by_kind.items()}
+        counts = Counter(one.alike for one in standings)
+        before, self._groups = self._groups, {alike: self._group(alike, members) for alike, members in counts.items()}
         self._costs = _RoundCosts(self, len(standings), sum(one.context for one in standings))
-        budget = self.budget = self._settled(list(self._groups.values()), list(by_kind), self._costs)
-        asked = dict(zip(by_kind, budget.nodes, strict=True))
-        self._asked = {kind: Asked(budget.depth, nodes) for kind, nodes in asked.items() if nodes}
-        self._nodes = sum(group.members * asked[kind] for kind, group in self._groups.items())
-        for kind in by_kind:
-            if kind in self._asked:
+        budget = self.budget = self._settled(before, self._costs, now)
+        asked = dict(zip(counts, budget.nodes, strict=True))
+        self._asked = {alike: Asked(budget.depth, nodes) for alike, nodes in asked.items() if nodes}
+        self._nodes = sum(group.members * asked[alike] for alike, group in self._groups.items())
+        drafting = {alike.kind for alike in self._asked}
+        for kind in {alike.kind for alike in counts if alike.most_nodes}:
+            if kind in drafting:
                 self._probes.pop(kind, None)
             elif kind not in self._probes or now - self._probes[kind].began >= PROBE_S:
                 self._probes[kind] = _Probe(now)
 
-    def asked(self, kind: str, session: Hashable) -> Asked:
+    def asked(self, alike: Alike, session: Hashable) -> Asked:
         """What the session's next tree should be.
 
         Of kinds that decode plainly one session drafts now and then, so that acceptance stays known.
         """
-        asked = self._asked.get(kind, PLAIN)
-        probe = self._probes.get(kind)
+        asked = self._asked.get(alike, PLAIN)
+        probe = self._probes.get(alike.kind)
         if asked.nodes or probe is None or probe.rounds <= 0:
             return asked
         if probe.session is None:
             probe.session = session
         if probe.session != session:
             return PLAIN
-        return Asked(min(PROBE_DEPTH, self.most_depth), min(PROBE_NODES, self.most_nodes))
+        return Asked(min(PROBE_DEPTH, alike.most_depth), min(PROBE_NODES, alike.most_nodes))
 
     @property
     def gain(self) -> float:
@@ -229,30 +241,43 @@ class Planner:
         seconds = self.latency.curve(sessions + tokens, sessions, context)
         return max(min(PROMPT_TOKENS, most), int(np.searchsorted(seconds, STALL * seconds[0], side="right")) - 1)
 
-    def beats(self, tokens: float, nodes: int, kind: str) -> bool:
+    def beats(self, tokens: float, nodes: int, alike: Alike) -> bool:
         """Whether a session that brings so many tokens with so many nodes of its own gains by not being drafted for.
 
         tokens: expected of a round without a draft. Compared as if every session were in its place.
         """
-        group = self._groups.get(kind)
+        group = self._groups.get(alike)
         if self.budget is None or self._costs is None or group is None:
             return False
-        drafted = max(tokens, group.gains.tokens(self.budget.depth, self._asked.get(kind, PLAIN).nodes))
+        drafted = max(tokens, group.gains.tokens(self.budget.depth, self._asked.get(alike, PLAIN).nodes))
         plain_s = self._costs(np.array([nodes * self._costs.sessions]), 0)[0]
         return bool(tokens / plain_s > drafted / self.budget.seconds)
 
     # -- what equal replicas know --------------------------------------------------------------------------------------
 
     def known(self) -> dict[str, Any]:
-        """Acceptance of every kind, in plain values."""
-        return {kind: estimate.to_mapping() for kind, estimate in self._estimates.items() if estimate.weight >= 1}
+        """Acceptance of every kind that was seen here, in plain values; nothing that only others have seen."""
+        return {
+            kind: estimate.to_mapping()
+            for kind, estimate in self._estimates.items()
+            if estimate.rounds >= ADOPT_BELOW and estimate.weight >= 1
+        }
 
-    def adopt(self, others: Iterable[Mapping[str, Any]]) -> None:
-        """Start from what others know of kinds of which nothing much was seen here."""
+    def adopt(self, others: Iterable[Mapping[str, AcceptanceEstimate]]) -> None:
+        """Start from what others know of kinds of which nothing much was seen here; once for each kind.
+
+        What was adopted fades like everything else, and is not asked for again: others' old counts must not bring
+        back what this replica has forgotten since.
+        """
+        found: dict[str, list[AcceptanceEstimate]] = {}
         for kinds in others:
-            for kind, counts in kinds.items():
-                if self._estimate(kind).weight < ADOPT_BELOW:
-                    self._estimate(kind).merge(AcceptanceEstimate.from_mapping(counts))
+            for kind, estimate in kinds.items():
+                found.setdefault(kind, []).append(estimate)
+        for kind in found.keys() - self._adopted:
+            if self._estimate(kind).rounds < ADOPT_BELOW:
+                self._adopted.add(kind)
+                for estimate in found[kind]:
+                    self._estimate(kind).merge(estimate)
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
@@ -262,37 +287,44 @@ class Planner:
     def _fade(self, now: float) -> None:
         """Forget slowly what is known of kinds that do not draft."""
         if self.budget is not None:
+            drafting = {alike.kind for alike in self._asked}
             for kind, estimate in self._estimates.items():
-                if kind not in self._asked:
+                if kind not in drafting:
                     estimate.fade((now - self._planned_at) / FADE_S)
 
-    def _group(self, kind: str, members: Sequence[Standing]) -> Group:
-        """Within the tightest limits of its members."""
-        nodes = min(self.most_nodes, *(one.most_nodes for one in members))
-        depth = min(self.most_depth, *(one.most_depth for one in members))
-        return Group(len(members), self._gains(kind), nodes, depth)
+    def _group(self, alike: Alike, members: int) -> Group:
+        nodes, depth = min(self.most_nodes, alike.most_nodes), min(self.most_depth, alike.most_depth)
+        return Group(members, self._gains(alike.kind), nodes, depth)
 
     def _gains(self, kind: str) -> Gains:
         return Gains(self._estimate(kind).vector(), nodes=self.most_nodes, depth=self.most_depth)
 
-    def _settled(self, groups: Sequence[Group], kinds: Sequence[str], round_time: RoundTime) -> Budget:
+    def _settled(self, before: Container[Alike], round_time: RoundTime, now: float) -> Budget:
         """The best budget, or the present one as long as it is nearly as good.
 
-        Drafting starts and ends only after agreeing decisions.
+        Drafting starts and ends only when decisions have agreed for a while. Sessions that were not there before begin
+        as is best.
         """
-        best = best_budget(groups, round_time)
-        if self.budget is None:
+        members = list(self._groups.values())
+        best = best_budget(members, round_time)
+        if self.budget is None or not any(alike in before for alike in self._groups):
             return best
-        present = expected(
-            groups, [self._asked.get(kind, PLAIN).nodes for kind in kinds], self.budget.depth, round_time
-        )
+        present_nodes = [
+            self._asked.get(alike, PLAIN).nodes if alike in before else nodes
+            for alike, nodes in zip(self._groups, best.nodes, strict=True)
+        ]
+        present = expected(members, present_nodes, self.budget.depth, round_time)
         if best.goodput < present.goodput * (1 + MARGIN):
-            self._switching = 0
+            self._switching_since = None
             return present
-        self._switching = self._switching + 1 if best.off != present.off else PERIODS
-        if self._switching < PERIODS:
+        if best.off == present.off:
+            self._switching_since = None
+            return best
+        if self._switching_since is None:
+            self._switching_since = now
+        if now - self._switching_since < SETTLED_S:
             return present
-        self._switching = 0
+        self._switching_since = None
         return best
 
 

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from specgrove.core.protocols import TargetObserver
 from specgrove.core.speculate import DraftPlan, DraftTree
-from specgrove.planning.acceptance import visits
+from specgrove.planning.acceptance import Visit, visits
 from specgrove.planning.goodput import chain_tokens
 from specgrove.planning.latency import Work
-from specgrove.planning.planner import Asked, Planner, Standing
+from specgrove.planning.planner import Alike, Asked, Planner, Standing
 from specgrove.target.guesses import Chances
 from specgrove.target.job import Job
 from specgrove.target.session import Session
@@ -82,7 +82,7 @@ class Plans:
             return None
         if self.planner is None or session.job.request.speculation.branching:
             return session.plan or replace(ceiling, ahead=self._levels_ahead(ceiling.max_depth))
-        asked = self.planner.asked(self._kind(session), session.id)
+        asked = self.planner.asked(self._alike(session), session.id)
         if not asked.nodes or self._pays_alone(session):
             return None
         nodes, depth = min(asked.nodes, ceiling.max_nodes), min(asked.depth, ceiling.max_depth)
@@ -124,7 +124,7 @@ class Plans:
         if self.planner is None or not tokens:
             return False
         expected = chain_tokens(self.chances.of(kind), len(tokens))
-        return self.planner.beats(expected, len(tokens), self._kind(session))
+        return self.planner.beats(expected, len(tokens), self._alike(session))
 
     def _worth(self, chance: float) -> int:
         """Guessed tokens that pay, when each is right with this chance after the ones before it."""
@@ -142,11 +142,12 @@ class Plans:
             self.chances.observe(session.guess_kind, *session.guessed(emitted))
         if self.planner is None or not len(session.drafted):
             return
-        seen = visits(session.drafted, session.drafted.follow(emitted))
-        kind = self._kind(session)
-        self.planner.took_round(kind, seen)
         if work is not None and asked_at:
             self.planner.cycled(work, session.drafted.depth, now - asked_at)
+        seen = _judged(session, emitted)
+        if not seen:
+            return
+        self.planner.took_round(self._kind(session), seen)
         luck = sum(visit.taken is not None for visit in seen) / len(seen)
         session.luck = self._of(session) + SMOOTHING * (luck - self._of(session))
         self._luck += SMOOTHING / 10 * (luck - self._luck)
@@ -164,8 +165,24 @@ class Plans:
         level = sum(self._of(session) >= bound for bound in LUCK_BOUNDS)
         return f"{'sampled' if session.job.params.temperature > 0 else 'greedy'} {level}"
 
-    def _standing(self, session: Session) -> Standing:
+    def _alike(self, session: Session) -> Alike:
         ceiling = session.ceiling
         asks = session.job.request.speculation.branching
         nodes, depth = (0, 0) if ceiling is None or asks or not self.drafts else (ceiling.max_nodes, ceiling.max_depth)
-        return Standing(self._kind(session), len(session.tokens), nodes, depth)
+        return Alike(self._kind(session), nodes, depth)
+
+    def _standing(self, session: Session) -> Standing:
+        return Standing(self._alike(session), len(session.tokens))
+
+
+def _judged(session: Session, emitted: Sequence[int]) -> list[Visit]:
+    """The nodes whose children the round judged.
+
+    When all that was emitted was drafted, the text ended there: nothing was drawn below the last token. A tree that was
+    cut to what fits says nothing, because missing children look like refused ones.
+    """
+    if session.cut:
+        return []
+    path = session.drafted.follow(emitted)
+    seen = visits(session.drafted, path)
+    return [visit for visit in seen if visit.depth < len(emitted)]

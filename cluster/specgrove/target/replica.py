@@ -27,6 +27,7 @@ from specgrove.errors import (
     Unauthenticated,
     Unavailable,
 )
+from specgrove.planning.acceptance import AcceptanceEstimate
 from specgrove.planning.planner import Planner
 from specgrove.sampling.noise import NOISE_VERSION
 from specgrove.target.accept import accept
@@ -63,6 +64,14 @@ class TargetOptions:
     max_waiting: int = 1024
     """Most requests that wait for a place; one more is refused with CapacityError."""
     created: int = field(default_factory=lambda: int(time.time()))
+
+
+def _profile(kept: Mapping[str, Any]) -> dict[str, AcceptanceEstimate]:
+    """What an equal replica knows by workload class; empty when it is not in this version's form."""
+    try:
+        return {kind: AcceptanceEstimate.from_mapping(counts) for kind, counts in kept.items()}
+    except (KeyError, TypeError, ValueError):
+        return {}
 
 
 class _Outlet:
@@ -163,7 +172,11 @@ class TargetReplica:
         )
 
     async def share(self, others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Tell the planner what equal replicas know of their drafts; returns what this one knows, by workload class."""
+        """Tell the planner what equal replicas know of their drafts; returns what this one knows, by workload class.
+
+        What another version has written in another form is left out.
+        """
+        readable = [found for found in map(_profile, others) if found]
         loop, known = asyncio.get_running_loop(), asyncio.Future[dict[str, Any]]()
 
         def answer(found: dict[str, Any]) -> None:
@@ -173,7 +186,7 @@ class TargetReplica:
         def exchange() -> None:
             planner = self.options.planner
             if planner is not None:
-                planner.adopt(others)
+                planner.adopt(readable)
             loop.call_soon_threadsafe(answer, planner.known() if planner is not None else {})
 
         self._post(exchange)

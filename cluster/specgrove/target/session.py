@@ -75,6 +75,8 @@ class Session:
     """All nodes of the next round: the draft's and the guess."""
     drafted: TokenTree = EMPTY
     """The draft's own."""
+    cut: bool = False
+    """Not all of it fitted into the step."""
     tree_draft_s: float = 0.0
     tree_from: str = ""
     wait_until: float = 0.0
@@ -96,7 +98,9 @@ class Session:
     def segment(self, room: int, max_len: int) -> Segment:
         """Rows of the next step: the pending token and as much of the tree as fits in `room` rows and the context."""
         left = min(self.job.max_tokens - self.generated, max_len - len(self.tokens))
-        self.tree = self.tree.trim(max_nodes=max(0, room - 1), max_depth=max(0, left - 1))
+        whole = self.tree
+        self.tree = whole.trim(max_nodes=max(0, room - 1), max_depth=max(0, left - 1))
+        self.cut = len(self.tree) < len(whole)
         base = len(self.tokens)
         positions = [base - 1, *self.tree.positions(base)]
         self.sequence.reserve(positions)
@@ -149,6 +153,8 @@ class Session:
     def guessed(self, emitted: Sequence[int]) -> tuple[int, int]:
         """Of the guess: tokens that the round checked, and how many of them `emitted` begins with."""
         offered = len(self.tree.follow(self.guess))
+        if self.finished is not None:
+            offered = min(offered, len(emitted))  # nothing was drawn after the end
         right = next((i for i, pair in enumerate(zip(self.guess, emitted, strict=False)) if pair[0] != pair[1]), None)
         return offered, min(offered, len(emitted) if right is None else right)
 

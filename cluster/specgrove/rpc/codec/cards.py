@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from specgrove.core.cards import Load, ModelCard, ReplicaCard, Role
 from specgrove.core.tree import TokenTree
 from specgrove.errors import ProtocolError
@@ -67,7 +69,7 @@ def decode_card(message: pb.ReplicaCard) -> ReplicaCard:
         model=decode_model_card(message.model),
         served_names=tuple(message.served_names),
         draft_pools=tuple(message.draft_pools),
-        pass_s=dict(message.pass_s),
+        pass_s={tokens: seconds for tokens, seconds in message.pass_s.items() if tokens >= 1 and 0 < seconds < inf},
     )
 
 
