@@ -138,6 +138,7 @@ class Pair:
         budget: int = 256,
         lookup: LookupOptions | None = None,
         ahead: int = 0,
+        contrary: bool = True,
     ) -> None:
         engine = load(str(target), EngineOptions(dtype="float32", threads=1, kv_slots=kv_slots))
         self.observer = Silent()
@@ -149,6 +150,7 @@ class Pair:
             planner=planner,
             lookup=lookup,
             draft_ahead=ahead,
+            contrary=contrary,
             max_num_seqs=max_num_seqs,
             max_num_batched_tokens=budget,
         )

@@ -79,6 +79,8 @@ def test_a_mistake_is_refused_by_name(raw: dict[str, Any], param: str, words: st
         ({"method": "eagle"}, "method", "use planned, tree, chain or ngram"),
         ({"method": "ngram", "draft_pool": "fast"}, "method", "from the text alone"),
         ({"prompt_lookup_min": 5}, "prompt_lookup_min", "over prompt_lookup_max, 4"),
+        ({"method": "tree", "prompt_lookup_max": 3}, "prompt_lookup_max", "tree looks nothing up"),
+        ({"method": "ngram", "draft_ahead": 2}, "method", "the text alone"),
         ({"method": "planned", "num_speculative_tokens": 3}, "num_speculative_tokens", "set max_depth and max_nodes"),
         ({"method": "planned", "branching": [2]}, "branching", "planned has no branching"),
         ({"branching": [2], "max_depth": 3}, "max_depth", "limits planned trees"),

@@ -190,7 +190,7 @@ def test_limits_of_requests_are_kept_and_bind_nobody_else():
     assert planner.asked(off, 8) == PLAIN
     alone = Planner(Machine().latency(), most_nodes=16, most_depth=4, drafting=Drafting({1: 1e-5}))
     alone.plan([Standing(usual, 50)] * 8, 0.0)
-    assert planner.asked(usual, 1).nodes >= alone.asked(usual, 1).nodes > 3
+    assert planner.asked(usual, 1).nodes >= alone.asked(usual, 1).nodes > 0
 
 
 def test_levels_beyond_what_was_measured_go_on_rising():

@@ -189,3 +189,11 @@ def test_any_bytes_decode_or_raise_our_errors(raw):
 def test_cards_name_no_unknown_role():
     """A card of ours passes."""
     assert codec.decode_card(codec.encode_card(card("t0", "target"))).role == "target"
+
+
+def test_times_that_are_none_are_left_out():
+    """A draft cannot make the target's planner divide by zero, or believe in negative or endless passes."""
+    message = codec.encode_card(card("d0", "draft"))
+    message.pass_s.update({0: 1.0, 1: 0.0, 2: -1.0, 3: float("nan"), 4: float("inf"), 8: 0.25})
+
+    assert codec.decode_card(message).pass_s == {8: 0.25}

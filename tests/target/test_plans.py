@@ -145,6 +145,9 @@ async def test_a_request_can_ask_for_a_shape(models):
         (Speculation(branching=(4,) * 4), "speculation.branching"),
         (Speculation(branching=(1,) * 7), "speculation.branching"),
         (Speculation(method="magic"), "speculation.method"),
+        (Speculation(branching=(2, 1), method="chain"), "speculation.branching"),
+        (Speculation(branching=(1, 1), mode="off"), "speculation.branching"),
+        (Speculation(method="tree", mode="off"), "speculation.method"),
     ],
 )
 async def test_shapes_over_the_limits_are_refused(models, asked, param):
@@ -179,3 +182,16 @@ async def test_profiles_of_another_form_are_left_out(models):
     pair.stop()
 
     assert known == {}
+
+
+async def test_only_measurements_may_ask_for_wrong_drafts(models):
+    """Where the configuration does not allow it, the method is not known; nor is any where nobody drafts."""
+    pair = Pair(models[0], plan=CEILING, contrary=False)
+    alone = Pair(models[0], plan=None)
+    for one, asked, words in (
+        (pair, Speculation(method="contrary"), "no drafting method 'contrary'; known: chain, tree"),
+        (alone, Speculation(branching=(1, 1)), "branching is set, but no draft serves this model"),
+    ):
+        with pytest.raises(RequestError, match=words):
+            await ask(one.target, text="zzz", max_tokens=5, speculation=asked)
+        one.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,10 @@ log = logging.getLogger("specgrove.target")
 FIRST_LEVEL = 0.3
 """A level of drafting, before a draft has told, in steps of the target over one token."""
 SHARE_S = 10.0
+PROFILE_FORM = 1
+"""Part of the key of what replicas share; another number for another form."""
+PROFILE_AGE_S = 600.0
+"""Age from which what another replica knew of its drafts is not taken over: they may have changed."""
 """Between two exchanges of what is known of the drafts."""
 STOP_MARGIN_S = 5.0
 """Part of drain_timeout_s kept back for closing the listeners: Serve kills a replica when its time is over."""
@@ -131,6 +136,7 @@ class TargetServer:
             planner=planner,
             draft_ahead=None if self._pool.speculative_config is None else self._pool.speculative_config.draft_ahead,
             lookup=lookup_options(self._pool),
+            contrary=self._pool.speculative_config is not None and self._pool.speculative_config.allow_contrary,
             max_tree_wait_s=max_tree_wait_s(self._pool),
             max_num_seqs=self._pool.max_num_seqs,
             max_num_batched_tokens=self._pool.max_num_batched_tokens,
@@ -155,14 +161,18 @@ class TargetServer:
 
     async def _share(self, planned: bool) -> None:
         """Exchange what is known of the drafts with equal replicas, now and then."""
-        prefix = f"acceptance/{self._replica.engine.card.weights_digest[:16]}/"
+        prefix = f"acceptance/{PROFILE_FORM}/{self._replica.engine.card.weights_digest[:16]}/"
         key = prefix + self._identity.replica
         while planned:
             try:
                 kept = await self._registry.kept(prefix)
-                known = await self._replica.share([profile for other, profile in kept.items() if other != key])
-                if known:
-                    await self._registry.keep(key, known)
+                recent = [
+                    profile["kinds"]
+                    for other, profile in kept.items()
+                    if other != key and time.time() - profile["at"] < PROFILE_AGE_S
+                ]
+                if known := await self._replica.share(recent):
+                    await self._registry.keep(key, {"at": time.time(), "kinds": known})
             except Exception as error:  # actor loop: an unreachable registry costs knowledge only
                 log.warning("could not share what is known of the drafts: %s", error)
             await asyncio.sleep(SHARE_S)

@@ -43,7 +43,9 @@ def climb_and_report(
     plot: Path | None,
 ) -> None:
     """Serve the pair, measure with a progress bar, print tables. Raises SpecgroveError."""
-    config = server_config(target, draft, dtype=dtype, threads=threads, speculative={}, max_model_len=CONTEXT)
+    config = server_config(
+        target, draft, dtype=dtype, threads=threads, speculative={"allow_contrary": bad}, max_model_len=CONTEXT
+    )
     config["targets"][MODEL] |= {"max_num_seqs": max(rungs), "kv_slots": max(rungs) * CONTEXT}
     config["drafts"]["draft"]["kv_slots"] = max(rungs) * CONTEXT
     settings: dict[str, Any] = {

@@ -64,6 +64,10 @@ class ResourceConfig(Strict):
     """Custom resources that a node must have, by name."""
 
 
+OF_DRAFTS = {"model", "draft_pool", "max_nodes", "draft_ahead", "max_tree_wait_ms", "allow_contrary"}
+"""Keys of a SpeculativeConfig that say how drafts are asked."""
+
+
 class SpeculativeConfig(Strict):
     """How a target pool's sessions are speculated for, in vLLM's keys where it has one."""
 
@@ -98,6 +102,9 @@ class SpeculativeConfig(Strict):
     """Fewest tokens that must occur again for a lookup."""
     prompt_lookup_max: Annotated[int, Field(ge=1, le=16)] = 4
     """Most tokens that are looked up."""
+    allow_contrary: bool = False
+    """Let requests ask for `method: contrary`, a draft that is wrong on purpose. For measuring alone: what is learned
+    of it counts for all requests."""
     max_tree_wait_ms: Annotated[float, Field(gt=0)] | None = None
     """Longest time that a session waits for its tree before it steps plainly. None: what its draft took lately, and one
     plain step (docs/adr/0001). Longer waits carry more trees on a machine that is busy with other work."""
@@ -123,8 +130,10 @@ class SpeculativeConfig(Strict):
             raise refuse("num_speculative_tokens", f"sets the length of a chain; for {kind} set {limits}")
         if kind != "planned" and self.max_depth is not None:
             raise refuse("max_depth", f"limits planned trees; {kind} says its depth by itself")
-        if kind == "ngram" and (self.prompt_lookup is False or self.draft_pool or self.model or self.max_nodes):
+        if kind == "ngram" and (self.model_fields_set & OF_DRAFTS or self.prompt_lookup is False):
             raise refuse("method", "ngram guesses from the text alone; remove keys of drafts and prompt_lookup")
+        if not self.looks_up and (unread := self.model_fields_set & {"prompt_lookup_min", "prompt_lookup_max"}):
+            raise refuse(min(unread), f"{kind} looks nothing up; remove it or set prompt_lookup: true")
         if self.prompt_lookup_min > self.prompt_lookup_max:
             raise refuse("prompt_lookup_min", f"is over prompt_lookup_max, {self.prompt_lookup_max}")
         if self.branching is not None and not 1 <= len(self.branching) <= 64:

@@ -8,9 +8,11 @@ from specgrove.core.speculate import DraftPlan
 from specgrove.drafters.growth import Growth
 from specgrove.errors import ConfigError
 
+CONTRARY = "contrary"
+"""Wrong on purpose, for measuring."""
 METHODS: dict[str, tuple[str, str]] = {
     "chain": ("specgrove.drafters.chain", "ChainGrowth"),
-    "contrary": ("specgrove.drafters.contrary", "ContraryGrowth"),
+    CONTRARY: ("specgrove.drafters.contrary", "ContraryGrowth"),
     "tree": ("specgrove.drafters.tree", "TreeGrowth"),
 }
 

@@ -6,6 +6,7 @@ guess costs a dictionary lookup per length and not a scan of the text.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -33,6 +34,12 @@ class Lookup:
         self._ends: dict[tuple[int, ...], int] = {}
         """Where the token after an n-gram stands; only for n-grams that something follows."""
         self.extend(tokens)
+
+    def fork(self) -> Lookup:
+        """An equal one that goes its own way."""
+        made = Lookup(shortest=self._lengths[-1], longest=self._lengths[0])
+        made._tokens, made._ends = self._tokens.copy(), self._ends.copy()
+        return made
 
     def extend(self, tokens: Iterable[int]) -> None:
         """Append committed tokens."""
@@ -77,6 +84,13 @@ class Prediction:
         self._followed = True
         self._recent: tuple[int, ...] = ()
 
+    def fork(self) -> Prediction:
+        """An equal one that goes its own way; the text and its index are shared."""
+        made = Prediction(())
+        made._tokens, made._ends = self._tokens, self._ends
+        made._place, made._followed, made._recent = self._place, self._followed, self._recent
+        return made
+
     def extend(self, tokens: Iterable[int]) -> None:
         """Follow the output."""
         for token in tokens:
@@ -90,7 +104,7 @@ class Prediction:
         """The first place after the former one, else the first at all, of the longest match."""
         for length in range(len(self._recent), SHORTEST - 1, -1):
             if places := self._ends.get(self._recent[-length:]):
-                self._place = next((place for place in places if place >= self._place), places[0])
+                self._place = places[bisect_left(places, self._place) % len(places)]
                 self._followed = True
                 return
         self._followed = False

@@ -9,15 +9,29 @@ from specgrove.config.pools import nodes_of
 from specgrove.core.request import GenerateRequest
 from specgrove.core.sampling import SamplingParams
 from specgrove.core.speculate import DraftPlan
-from specgrove.drafters import METHODS
+from specgrove.drafters import CONTRARY, METHODS
 from specgrove.engine.runner import Engine
 from specgrove.errors import RequestError
 from specgrove.sampling.check import check_params
+from specgrove.target.guesses import Guesses, LookupOptions
 from specgrove.target.job import Emit, Job
 
 
-def accept(request: GenerateRequest, engine: Engine, *, plan: DraftPlan | None, max_num_seqs: int, emit: Emit) -> Job:
-    """A job ready to be queued. Raises RequestError that names the field."""
+def accept(
+    request: GenerateRequest,
+    engine: Engine,
+    *,
+    plan: DraftPlan | None,
+    max_num_seqs: int,
+    emit: Emit,
+    lookup: LookupOptions | None = None,
+    contrary: bool = False,
+) -> Job:
+    """A job ready to be queued. Raises RequestError that names the field.
+
+    lookup: how the text is searched for guesses; None: not.  contrary: whether requests may ask for drafts that are
+    wrong on purpose.
+    """
     if not 1 <= request.n <= max_num_seqs:
         raise RequestError(
             f"n is {request.n}, but a replica of this model runs at most {max_num_seqs} sequences at once "
@@ -25,7 +39,7 @@ def accept(request: GenerateRequest, engine: Engine, *, plan: DraftPlan | None, 
             param="n",
         )
     prompt = _prompt(request, engine)
-    _check_shape(request, plan)
+    _check_shape(request, plan, contrary=contrary)
     max_tokens = _max_tokens(request, len(prompt), engine.card.max_model_len)
     if request.min_tokens > max_tokens:
         raise RequestError(f"min_tokens {request.min_tokens} is over max_tokens {max_tokens}", param="min_tokens")
@@ -49,16 +63,23 @@ def accept(request: GenerateRequest, engine: Engine, *, plan: DraftPlan | None, 
         emit=emit,
         arrived=arrived,
         deadline=deadline,
-        prediction=_prediction(request, engine),
+        guesses=_guesses(request, prompt, max_tokens, engine, lookup),
     )
 
 
-def _check_shape(request: GenerateRequest, plan: DraftPlan | None) -> None:
+def _check_shape(request: GenerateRequest, plan: DraftPlan | None, *, contrary: bool) -> None:
     """A shape or a method of the request's own must be one that this replica's drafts can be asked for."""
     asked = request.speculation
-    if asked.method is not None and asked.method not in METHODS:
-        known = ", ".join(sorted(METHODS))
+    methods = set(METHODS) if contrary else set(METHODS) - {CONTRARY}
+    if asked.method is not None and asked.method not in methods:
+        known = ", ".join(sorted(methods))
         raise RequestError(f"no drafting method {asked.method!r}; known: {known}", param="speculation.method")
+    param = "speculation.branching" if asked.branching else "speculation.method" if asked.method else None
+    if param is not None and (plan is None or asked.mode == "off"):
+        why = "speculation.mode is off" if asked.mode == "off" else "no draft serves this model"
+        raise RequestError(f"{param.removeprefix('speculation.')} is set, but {why}; remove one of them", param=param)
+    if asked.method == "chain" and max(asked.branching or (1,)) > 1:
+        raise RequestError("a chain has one child per node; set branching to ones or remove it", param=param)
     if plan is None or not asked.branching:
         return
     if len(asked.branching) > plan.max_depth or nodes_of(asked.branching) > plan.max_nodes:
@@ -67,6 +88,17 @@ def _check_shape(request: GenerateRequest, plan: DraftPlan | None) -> None:
             f"limits of {plan.max_nodes} and {plan.max_depth} (speculative_config)",
             param="speculation.branching",
         )
+
+
+def _guesses(
+    request: GenerateRequest, prompt: tuple[int, ...], max_tokens: int, engine: Engine, lookup: LookupOptions | None
+) -> Guesses | None:
+    """None when the request wants no speculation, or one shape of tree alone. A long prompt takes a while."""
+    prediction = _prediction(request, engine)[:max_tokens]
+    asked = request.speculation
+    if asked.mode == "off" or asked.branching or max_tokens <= 1 or not (lookup or prediction):
+        return None
+    return Guesses(prompt, lookup=lookup, prediction=prediction)
 
 
 def _prediction(request: GenerateRequest, engine: Engine) -> tuple[int, ...]:

@@ -41,6 +41,13 @@ class Guesses:
             self._lookup = Lookup(prompt[-MOST_INDEXED:], shortest=lookup.shortest, longest=lookup.longest)
         self._prediction = Prediction(prediction) if prediction else None
 
+    def fork(self) -> Guesses:
+        """For another choice of the same prompt."""
+        made = Guesses((), lookup=None)
+        made._lookup = self._lookup.fork() if self._lookup is not None else None
+        made._prediction = self._prediction.fork() if self._prediction is not None else None
+        return made
+
     def extend(self, tokens: Iterable[int]) -> None:
         """Follow the output."""
         tokens = tuple(tokens)

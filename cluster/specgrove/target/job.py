@@ -11,6 +11,7 @@ from specgrove.core.sampling import SamplingParams
 from specgrove.engine.batch import Segment
 from specgrove.engine.kv_pool import KVSequence
 from specgrove.errors import SpecgroveError
+from specgrove.target.guesses import Guesses
 
 if TYPE_CHECKING:
     from specgrove.target.session import Session
@@ -30,8 +31,8 @@ class Job:
     emit: Emit
     arrived: float
     deadline: float | None
-    prediction: tuple[int, ...] = ()
-    """Tokens of the text that the client expects."""
+    guesses: Guesses | None = None
+    """What this replica guesses by itself, at the end of the prompt; None: nothing."""
     sequence: KVSequence | None = None
     """KV of the prompt while it is computed; handed to the first session afterwards."""
     cached_tokens: int = 0

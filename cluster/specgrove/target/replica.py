@@ -55,6 +55,8 @@ class TargetOptions:
     """Levels that drafts grow on while a tree is verified; None: some, where they are on other nodes."""
     lookup: LookupOptions | None = None
     """Guess also from what a session has said before; None: not."""
+    contrary: bool = False
+    """Whether requests may ask for drafts that are wrong on purpose: they spoil what is known of good ones."""
     max_tree_wait_s: float | None = None
     """Longest wait of a session for its tree; None: the rule of docs/adr/0001."""
     max_num_seqs: int = 64
@@ -118,7 +120,6 @@ class TargetReplica:
             plan=options.plan,
             max_num_seqs=options.max_num_seqs,
             max_batched_tokens=options.max_num_batched_tokens,
-            lookup=options.lookup,
         )
         self._inbox: deque[Callable[[], None]] = deque()
         self._wake = threading.Condition()
@@ -205,6 +206,8 @@ class TargetReplica:
             plan=self.options.plan,
             max_num_seqs=self.options.max_num_seqs,
             emit=outlet.emit,
+            lookup=self.options.lookup,
+            contrary=self.options.contrary,
         )
         self._live[id(job)] = job
         self._post(lambda: self._loop.submit(job))

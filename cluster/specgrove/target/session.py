@@ -22,7 +22,7 @@ from specgrove.planning.planner import PLAIN, Asked
 from specgrove.sampling.noise import NOISE_VERSION, NoiseKey
 from specgrove.sampling.verify import Sampler, Verdict
 from specgrove.sampling.warp import Warp
-from specgrove.target.guesses import PREDICTION, Guesses, LookupOptions
+from specgrove.target.guesses import PREDICTION, Guesses
 from specgrove.target.stops import Stop, StopRules, TextTail
 
 if TYPE_CHECKING:
@@ -238,16 +238,7 @@ def session_plan(plan: DraftPlan | None, job: Job, choice: int) -> DraftPlan | N
     )
 
 
-def own_guesses(job: Job, lookup: LookupOptions | None) -> Guesses | None:
-    """What this replica may guess for a choice by itself; None when the request wants no speculation."""
-    if job.request.speculation.mode == "off" or job.max_tokens <= 1 or not (lookup or job.prediction):
-        return None
-    return Guesses(job.prompt, lookup=lookup, prediction=job.prediction)
-
-
-def open_sessions(
-    job: Job, sequence: KVSequence, engine: Engine, plan: DraftPlan | None, lookup: LookupOptions | None = None
-) -> list[Session]:
+def open_sessions(job: Job, sequence: KVSequence, engine: Engine, plan: DraftPlan | None) -> list[Session]:
     """One session per choice. All name the prompt's KV until the prompt is computed; then each gets its own fork."""
     request = job.request
     stops = StopRules(
@@ -275,7 +266,7 @@ def open_sessions(
             ),
             text=TextTail(engine.codec.stream(job.prompt), stops),
             ceiling=session_plan(plan, job, choice),
-            guesses=own_guesses(job, lookup),
+            guesses=job.guesses.fork() if job.guesses is not None else None,
         )
         for choice in range(request.n)
     ]

@@ -21,7 +21,6 @@ from specgrove.planning.latency import Work as Load
 from specgrove.sampling.verify import Verdict, VerifyJob, verify
 from specgrove.target.drafts import Drafts
 from specgrove.target.fill import Filler, Work
-from specgrove.target.guesses import LookupOptions
 from specgrove.target.job import Job
 from specgrove.target.logprobs import token_logprobs, unscored
 from specgrove.target.outgoing import Outgoing
@@ -40,7 +39,6 @@ class StepLoop:
         plan: DraftPlan | None,
         max_num_seqs: int,
         max_batched_tokens: int,
-        lookup: LookupOptions | None = None,
     ) -> None:
         self.engine = engine
         self.drafts = drafts
@@ -49,7 +47,6 @@ class StepLoop:
         self.waiting: deque[Job] = deque()
         self.running: list[Job] = []
         self._observer = observer
-        self._lookup = lookup
         self._filler = Filler(engine, drafts, max_batched_tokens=max_batched_tokens)
         self._out = Outgoing(engine.codec, observer)
         self._forward_s = 0.0
@@ -108,7 +105,7 @@ class StepLoop:
             job.cached_tokens = job.sequence.length
             self.running.append(job)
             try:
-                job.sessions = open_sessions(job, job.sequence, self.engine, self.plan, self._lookup)
+                job.sessions = open_sessions(job, job.sequence, self.engine, self.plan)
             except SpecgroveError as error:
                 self._fail(job, error)
                 continue
