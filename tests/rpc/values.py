@@ -58,7 +58,8 @@ model_cards = st.builds(
 cards = st.builds(
     ReplicaCard, replica=st.text(min_size=1, max_size=8), role=st.sampled_from(["target", "draft"]), pool=text,
     model=model_cards, served_names=many(text), draft_pools=many(text), generate_address=text, speculate_address=text,
-    node=text, protocol_version=ids, noise_version=ids, pass_s=st.dictionaries(st.integers(1, 512), st.floats(1e-6, 10.0), max_size=3),
+    node=text, protocol_version=ids, noise_version=ids,
+    pass_s=st.dictionaries(st.integers(1, 512), st.floats(1e-6, 10.0), max_size=3),
 )  # fmt: skip
 loads = st.builds(
     Load, running=ids, waiting=ids, queued_tokens=int64, kv_slots_used=int64, kv_slots_total=int64,
