@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 from tests.oracle import Asked, Oracle
-from tests.pairs import VOCAB, Pair, ask, write_pair
+from tests.pairs import VOCAB, Pair, Silent, ask, write_pair
 
+from specgrove.core.prefix import PrefixHash
 from specgrove.core.sampling import SamplingFields
-from specgrove.core.speculate import DraftPlan
+from specgrove.core.speculate import Committed, DraftPlan, Opened
 from specgrove.core.tree import TokenTree
 from specgrove.draft import propose_loop
 from specgrove.drafters import start
 from specgrove.drafters.growth import Children
+from specgrove.engine.loader import EngineOptions, load
 
 PROMPTS = ["The cat", "Numbers: 1 2 3", "zzz", "a b a b a b"]
 PLAN = DraftPlan(branching=(2, 1, 1), max_nodes=6)
@@ -125,3 +127,27 @@ async def test_text_is_the_oracles_and_passes_are_saved(models, monkeypatch, tem
 
     assert rounds[3] > 0.9 * rounds[0]
     assert owed[3] < 0.8 * owed[0]
+
+
+def test_a_draft_that_outruns_its_target_does_not_grow_for_ever(models):
+    """One token a round is committed, three levels a round could be grown ahead: the depth stays within the plan's."""
+    engine = load(str(models[1]), EngineOptions(dtype="float32", threads=1, kv_slots=4096))
+    plan = DraftPlan(branching=(1, 1, 1), max_nodes=3, ahead=3)
+    prompt = engine.codec.encode("zzz")
+    prefix = PrefixHash(prompt)
+    loop, out = propose_loop.ProposeLoop(engine, max_batched_tokens=64, observer=Silent()), propose_loop.Outbox()
+    loop.apply("t", [Opened(session=b"s", epoch=1, seq=0, tokens=prompt, plan=plan)], out)
+    [session] = loop.sessions.values()
+    depths = []
+    for seq in range(1, 13):
+        for _ in range(8):
+            loop.step(out)
+        assert session.growth is not None
+        depths.append(max(session.growth.depths))
+        token = session.growth.tree().tokens[0]
+        prefix.extend([token])
+        length = len(session.tokens) + 1
+        commit = Committed(session=b"s", epoch=1, seq=seq, tokens=(token,), length=length, prefix_hash=prefix.value)
+        loop.apply("t", [commit], out)
+
+    assert max(depths) == 6

@@ -162,14 +162,14 @@ class ProposeLoop:
     def _segment(self, session: DraftSession, room: int, now: float) -> _Work | None:
         growth = session.growth
         if growth is not None and growth.frontier and growth.tokens:
-            if session.ahead and session.base + growth.depths[growth.frontier[0]] >= self.engine.card.max_model_len:
+            if session.base + growth.depths[growth.frontier[0]] >= self.engine.card.max_model_len:
+                if not session.ahead:
+                    raise self._too_long(session)
                 session.settle()
                 return None
             return _Work(session, session.expand(), 0)
         if session.end > self.engine.card.max_model_len:
-            raise CapacityError(
-                f"{session.end} tokens are past the draft's context of {self.engine.card.max_model_len}"
-            )
+            raise self._too_long(session)
         if not session.growing:
             session.settle()
         limit = min(room, session.behind if session.owes else session.behind - 1)
@@ -179,6 +179,10 @@ class ProposeLoop:
         if len(segment.wanted):
             session.begin(now)
         return _Work(session, segment, len(segment.tokens))
+
+    def _too_long(self, session: DraftSession) -> CapacityError:
+        longest = self.engine.card.max_model_len
+        return CapacityError(f"{session.end} tokens are past the draft's context of {longest}")
 
     def _children(self, asking: Sequence[_Work], logits: Tensor) -> list[list[Children]]:
         """The best continuations of every frontier node of each session, read from the device once."""

@@ -106,6 +106,7 @@ class DraftSession:
         row_of = {node: row for row, node in enumerate(self.expanded)}
         if len(path) < len(new) or path[-1] not in row_of or path[-1] not in growth.parents:
             return False
+        growth.plan, self.grown_under = self.plan, self.plan.version
         renamed = growth.reroot(path[-1])
         keep = [row for row, node in enumerate(self.expanded) if node in renamed]
         self.sequence.commit([row_of[node] for node in path], new, keep=keep)
@@ -198,8 +199,10 @@ class DraftSession:
         assert growth is not None
         self.owes = len(self.tokens) > self.base
         tree = growth.tree().trim(max_nodes=growth.plan.max_nodes, max_depth=growth.plan.max_depth)
-        if self.plan.ahead and not self.owes:
-            growth.deepen(self.plan.ahead)
+        # What is ahead already counts: a draft that outruns its target must not grow for ever.
+        levels = min(self.plan.ahead, self.plan.max_depth + self.plan.ahead - max(growth.depths, default=0))
+        if levels > 0 and not self.owes:
+            growth.deepen(levels)
             self.ahead = True
         return DraftTree(
             session=self.key[1],
