@@ -94,7 +94,7 @@ def run(machine, sessions, truths, seconds, *, fixed=None, seed=0, planner=None)
                     planner.took_round("all", seen)
             if drafting:
                 draft_s = largest.depth * machine.level_s
-                planner.drafted(depth=largest.depth, draft_s=draft_s, waited_s=draft_s + machine.network_s)
+                planner.drafted(levels=largest.depth, draft_s=draft_s, waited_s=draft_s + machine.network_s)
                 planner.cycled(work, largest.depth, took)
         rates.append(tokens / (now - start))
         asked_for.append(planner.asked(ALL, "nobody"))

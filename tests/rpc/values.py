@@ -166,7 +166,7 @@ updates = st.one_of(
 messages = st.one_of(
     st.builds(
         DraftTree, session=session, epoch=int64, base_length=int64, prefix_hash=uint64, plan_version=ids, tree=trees(),
-        fault=st.just(""), draft_s=seconds, queued_s=seconds,
+        fault=st.just(""), draft_s=seconds, queued_s=seconds, levels=st.integers(0, 64),
     ),
     st.builds(Reopen, session=session),
     st.builds(Declined, session=session, reason=text),

@@ -103,6 +103,8 @@ class DraftTree:
     """Seconds spent in the draft's forward passes for this tree."""
     queued_s: float = 0.0
     """Seconds between the arrival of the commit and the first forward pass for it."""
+    levels: int = 0
+    """Forward passes of draft_s, one a level; 0 when a prompt was computed in them too, or the draft does not tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

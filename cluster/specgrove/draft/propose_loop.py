@@ -91,7 +91,7 @@ class ProposeLoop:
         for w in work:
             if w.catching_up:
                 w.session.caught_up(w.catching_up)
-            w.session.draft_s += spent
+            w.session.ran(spent, caught_up=w.catching_up)
         for w, own in zip(asking, children, strict=True):
             self._extend(w.session, own, out)
 

@@ -18,6 +18,8 @@ from specgrove.engine.batch import Segment
 from specgrove.engine.kv_pool import KVPool, KVSequence
 from specgrove.sampling.noise import NoiseKey
 
+FEW_ROWS = 16
+"""Committed tokens that a pass may catch up on and still cost what a level costs."""
 SessionKey = tuple[str, bytes]
 """Target replica and session id."""
 
@@ -47,6 +49,8 @@ class DraftSession:
     """Version of the plan that the growth began under."""
     started: float = 0.0
     draft_s: float = 0.0
+    levels: int | None = 0
+    """Passes of draft_s; None: a prompt was computed in them too."""
 
     @classmethod
     def open(cls, target: str, message: Opened, pool: KVPool, now: float) -> DraftSession:
@@ -112,7 +116,7 @@ class DraftSession:
         self.sequence.commit([row_of[node] for node in path], new, keep=keep)
         self.expanded = [renamed[node] for node in self.expanded if node in renamed]
         self.base, self.base_hash, self.ahead = len(self.tokens), self.prefix.value, False
-        self.started, self.draft_s = now, 0.0
+        self.started, self.draft_s, self.levels = now, 0.0, 0
         return True
 
     @property
@@ -150,7 +154,12 @@ class DraftSession:
         """Start the next tree from all committed tokens; the growth before it is settled."""
         self.growth, self.grown_under = start(self.plan), self.plan.version
         self.base, self.base_hash = len(self.tokens), self.prefix.value
-        self.started, self.draft_s = now, 0.0
+        self.started, self.draft_s, self.levels = now, 0.0, 0
+
+    def ran(self, seconds: float, *, caught_up: int) -> None:
+        """A pass with rows of this session took so long; some of them caught up on committed tokens."""
+        self.draft_s += seconds
+        self.levels = None if self.levels is None or caught_up > FEW_ROWS else self.levels + 1
 
     def catch_up(self, limit: int) -> Segment:
         """Rows for committed tokens without KV, at most `limit`; the last one gives the root's logits."""
@@ -212,5 +221,6 @@ class DraftSession:
             plan_version=self.grown_under,
             tree=tree,
             draft_s=self.draft_s,
+            levels=self.levels or 0,
             queued_s=max(0.0, self.started - self.owed_since),
         )

@@ -93,9 +93,9 @@ class Drafting:
             beyond = np.maximum(tokens - known[-1], 0) * slope
         return self.factor * (np.interp(tokens, known, times) + beyond)
 
-    def observe(self, depth: int, tokens: float, draft_s: float, waited_s: float) -> None:
+    def observe(self, levels: int, tokens: float, draft_s: float, waited_s: float) -> None:
         """A tree came. tokens: of one level, all trees of the batch together."""
-        predicted = depth * float(self.level_s(np.array([tokens]))[0]) / self.factor
+        predicted = levels * float(self.level_s(np.array([tokens]))[0]) / self.factor
         self.factor += SMOOTHING * (min(10.0, draft_s / predicted) - self.factor)
         self.network_s += SMOOTHING * (max(0.0, waited_s - draft_s) - self.network_s)
 
@@ -154,10 +154,9 @@ class Planner:
         if (probe := self._probes.get(kind)) is not None:
             probe.rounds -= 1
 
-    def drafted(self, *, depth: int, draft_s: float, waited_s: float) -> None:
-        """A tree came: `draft_s` of forward passes for so many levels, `waited_s` since it was asked for."""
-        if depth:
-            self.drafting.observe(depth, max(1.0, self._nodes / depth), draft_s, waited_s)
+    def drafted(self, *, levels: int, draft_s: float, waited_s: float) -> None:
+        """A tree came: `draft_s` of so many forward passes, one a level, `waited_s` since it was asked for."""
+        self.drafting.observe(levels, max(1.0, self._nodes / levels), draft_s, waited_s)
 
     def draft_came(self, pass_s: Mapping[int, float]) -> None:
         """A draft connected, with what its passes take."""

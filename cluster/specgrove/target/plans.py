@@ -107,8 +107,8 @@ class Plans:
 
     def arrived(self, session: Session, message: DraftTree, waited_s: float) -> None:
         """A tree came."""
-        if self.planner is not None and message.tree is not None:
-            self.planner.drafted(depth=message.tree.depth, draft_s=message.draft_s, waited_s=waited_s)
+        if self.planner is not None and message.levels:
+            self.planner.drafted(levels=message.levels, draft_s=message.draft_s, waited_s=waited_s)
 
     def guess(self, session: Session) -> None:
         """Let the session guess by itself, as many tokens as pay."""

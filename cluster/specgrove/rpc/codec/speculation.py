@@ -164,7 +164,7 @@ def _encode_message(message: DraftMessage, out: pb.DraftMessage) -> None:
             to.session, to.epoch = message.session, message.epoch
             to.base_length, to.prefix_hash = message.base_length, message.prefix_hash
             to.plan_version = message.plan_version
-            to.draft_s, to.queued_s = message.draft_s, message.queued_s
+            to.draft_s, to.queued_s, to.levels = message.draft_s, message.queued_s, message.levels
             if message.tree is not None:
                 to.tree.CopyFrom(encode_tree(message.tree))
         case Reopen():
@@ -205,6 +205,7 @@ def _decode_draft_tree(message: pb.DraftTree) -> DraftTree:
         tree=tree,
         fault=fault,
         draft_s=_seconds(message.draft_s),
+        levels=max(0, message.levels),
         queued_s=_seconds(message.queued_s),
     )
 
