@@ -182,20 +182,23 @@ def _assemble(directory: Path, network: PreTrainedModel, options: EngineOptions,
 def _card(directory: Path, network: PreTrainedModel, codec: TextCodec, digest: str, max_model_len: int) -> ModelCard:
     text = network.config.get_text_config()
     told = _read_json(directory / "card.json")
+    layers = int(text.num_hidden_layers)
+    exits = tuple(depth for depth in told.get("exits", ()) if depth <= layers)
+    cut = len(exits) < len(told.get("exits", ()))
     return ModelCard(
         name=str(told.get("name", directory.resolve().name)),
         architecture=str(network.config.model_type),
         parameters=sum(p.numel() for p in network.parameters()),
-        layers=int(text.num_hidden_layers),
+        layers=layers,
         hidden_size=int(text.hidden_size),
         vocab_size=codec.vocab_size,
         vocab_hash=vocabulary_hash(codec.pairs.items()),
         weights_digest=digest,
         dtype=str(network.dtype).removeprefix("torch."),
         max_model_len=max_model_len,
-        exits=tuple(told.get("exits", ())),
+        exits=exits,
         trained_on=str(told.get("trained_on", "")),
-        scores=dict(told.get("scores", {})),
+        scores={} if cut else dict(told.get("scores", {})),  # they are the whole model's
     )
 
 
