@@ -108,11 +108,13 @@ def write(path: Path, out: Mapping[str, Any]) -> None:
 def speed_table(out: Mapping[str, Any]) -> str:
     """The report as a short Markdown page: what was run, ratios, acceptance, parts of a round, parity."""
     settings, speculation = out["settings"], out["speculation"]
+    depth = settings.get("draft_exit")
+    cut = "" if depth is None else f", draft exit {depth} (the assisted way uses the whole draft)"
     lines = [
         f"Target {settings['target']}, draft {settings['draft']}, {settings['dtype']}, {settings['threads']} threads, "
         f"T = {settings['temperature']}, {settings['tokens']} tokens, {len(settings['prompts'])} prompts, "
         f"{settings['repeats']} repeats, speculative_config {json.dumps(settings['speculative_config'])}"
-        f"{'' if settings.get('draft_exit') is None else ', draft exit ' + str(settings['draft_exit']) + ' (the assisted way uses the whole draft)'}.",
+        f"{cut}.",
         "",
         "Tokens per second relative to transformers plain, interleaved in one run:",
         "",
