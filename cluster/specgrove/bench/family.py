@@ -94,7 +94,7 @@ async def evaluate(
 
 def grouped(scores: Mapping[str, Score]) -> dict[str, Score]:
     """Sums over GROUPS (of the kinds that were asked) and over all kinds; examples of wrong answers are left out."""
-    found = {}
+    found: dict[str, Score] = {}
     for name, kinds in {**GROUPS, ALL: tuple(scores)}.items():
         members = [scores[kind] for kind in kinds if kind in scores]
         if not members:
