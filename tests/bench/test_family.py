@@ -63,6 +63,8 @@ async def test_right_and_wrong_answers_are_told_apart():
         for kind in ("sort", "blocks3"):
             good, bad = report["good"][side][kind], report["bad"][side][kind]
             assert (good.asked, good.accuracy, good.tokens_per_round) == (6, 1.0, 2.0)
+            assert 0 < good.distinct <= 6
+            assert family.grouped(report["good"][side])["all"].right == 12
             assert (bad.asked, bad.accuracy, len(bad.wrong)) == (6, 0.0, family.SHOWN_WRONG)
 
 
@@ -134,14 +136,40 @@ def test_a_missing_report_is_named(tmp_path: Path):
         family_report.write(tmp_path, tmp_path / "scores.json", tmp_path)
 
 
+def mapped(halves: dict[str, dict[str, family.Score]]) -> dict[str, Any]:
+    """As `eval family` writes it."""
+    return {side: {kind: score.to_mapping() for kind, score in scores.items()} for side, scores in halves.items()}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("{", "is not JSON"), ('{"groups": {}, "models": {}}', "no scores of grove-large")]
+)
+def test_unusable_scores_are_refused(tmp_path: Path, text: str, words: str):
+    """Before anything is written."""
+    (tmp_path / "training").mkdir()
+    (tmp_path / "training" / "report.json").write_text("{}")
+    (tmp_path / "scores.json").write_text(text)
+
+    with pytest.raises(ConfigError, match=words):
+        family_report.write(tmp_path, tmp_path / "scores.json", tmp_path / "docs")
+    assert not (tmp_path / "docs").exists()
+
+
 def test_the_page_is_written_from_the_figures(tmp_path: Path):
     """Tables and plots, the same for the same figures."""
-    scores = {"accuracy": 0.75, "tokens_per_round": 3.5}
-    sides = {"trained": {"sort": scores}, "unseen": {"sort": scores | {"accuracy": 0.5}}}
+    trained_side, unseen_side = (
+        {kind: family.Score(asked=4, distinct=2, right=right, tokens=tokens, stats=SpeculationStats(rounds=10))}
+        for kind, right, tokens in (("sort", 3, 40), ("sort", 2, 30))
+    )
+    few = family.Score(asked=4, distinct=1, right=1, tokens=20, stats=SpeculationStats(rounds=10))
+    halves = {"trained": trained_side, "unseen": unseen_side}
+    for side in halves.values():
+        side |= {"blocks3": few, "blocks4": few}
     evaluated = {
         "seed": 5,
         "count": 40,
-        "models": dict.fromkeys(family_report.TARGETS, sides),
+        "models": dict.fromkeys(family_report.TARGETS, mapped(halves)),
+        "groups": dict.fromkeys(family_report.TARGETS, mapped({s: family.grouped(of) for s, of in halves.items()})),
         "countdown": {
             "grove-large": {
                 "asked": 10,
@@ -156,6 +184,8 @@ def test_the_page_is_written_from_the_figures(tmp_path: Path):
     history = {
         "exits": [1, 4],
         "held_out_loss": {"sorted": [0.5, 0.25], "plain": [1.5, 0.24]},
+        "outputs": {"answers": 24, "minutes": 2.0},
+        "scoring_minutes": 1.0,
         "models": {name: model | {"curve": [[0, 7.0, 7.0], [10, 0.5, 0.25]]} for name in names},
     }
     trained = tmp_path / "trained"
@@ -174,7 +204,12 @@ def test_the_page_is_written_from_the_figures(tmp_path: Path):
 
     text = page.read_text()
     assert "| 1 | 0.500 | 1.500 |" in text
+    assert "| all |  |  |  | 31 |" in text
     assert "| sort | 75 % | 50 % | 3.50 | 75 % | 50 % | 3.50 |" in text
+    assert "| **blocksworld** | 25 % | 25 % | 2.00 | 25 % | 25 % | 2.00 |" in text
+    assert "| **all** | 42 % | 33 % | 2.50 | 42 % | 33 % | 2.50 |" in text
+    assert "Fewest tokens per round: blocks3 on grove-large (2.00), blocks3 on grove-small (2.00)." in text
+    assert "only 1 and 1 different held-out problems" in text
     assert "| grove-large | 10 | 20 % (10 to 40) | 90 % (60 to 100) |" in text
     assert set(plots) == {"loss.svg", "accuracy.svg", "agreement.svg"}
     assert plots == {one.name: one.read_bytes() for one in (tmp_path / "docs" / "family").iterdir()}

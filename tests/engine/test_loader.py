@@ -84,7 +84,7 @@ def test_padded_vocabularies_pair(tiny, tmp_path):
 def test_a_sorted_model_can_stop_at_an_exit(tmp_path):
     """Its logits are those of the model cut there, with the same norm and head; other depths are refused."""
     directory = write(tmp_path / "sorted", num_hidden_layers=3)
-    (directory / "card.json").write_text(json.dumps({"exits": [1, 3]}))
+    (directory / "card.json").write_text(json.dumps({"exits": [1, 3], "scores": {"accuracy_all": 0.5}}))
     whole = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
     whole.model.layers, whole.config.num_hidden_layers = whole.model.layers[:1], 1
     ids = [5, 6, 7, 8]
@@ -94,7 +94,7 @@ def test_a_sorted_model_can_stop_at_an_exit(tmp_path):
     sequence.reserve(range(len(ids)))
     logits = engine.forward([Segment(sequence, ids, range(len(ids)), None, range(len(ids)))])
 
-    assert engine.card.layers == 1
+    assert (engine.card.layers, engine.card.exits, engine.card.scores) == (1, (1,), {})
     expected = whole(input_ids=torch.tensor([ids])).logits[0, :, : engine.card.vocab_size]
     assert torch.allclose(logits[:, : engine.card.vocab_size], expected, atol=1e-5)
     with pytest.raises(ConfigError, match="no exit 2; exits on its card: 1, 3"):

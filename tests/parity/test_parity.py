@@ -23,10 +23,12 @@ from tests.parity.judging import NEUTRAL, TOKENS, WAYS, Tally, Way, ask_all, jud
 from specgrove import models
 from specgrove.client import ChatMessage, Client
 from specgrove.engine.inspect import codec
-from specgrove.training.records import held_out
+from specgrove.training.records import KINDS, held_out
 
 TARGETS = ("grove-large", "grove-small")
 HELD_OUT_SEED = 2026
+MIXED = ("count", "echo", "countdown4", "blocks4", "two_step", "sort", "judge_blocks", "greeting")
+"""The first kinds of prompts: some that the targets answer differently or drafts guess badly, and some easy ones."""
 RESTART_S = 90.0
 """Longest time in which Serve has a killed draft replaced, on a busy machine."""
 
@@ -43,7 +45,8 @@ class Judge:
 
     def prompts(self, count: int) -> list[tuple[int, ...]]:
         """Token ids of held-out prompts."""
-        return [self.encode([ChatMessage(**m) for m in s.messages]) for s in held_out(HELD_OUT_SEED, count)]
+        samples = held_out(HELD_OUT_SEED, count, kinds=(*MIXED, *(kind for kind in KINDS if kind not in MIXED)))
+        return [self.encode([ChatMessage(**m) for m in sample.messages]) for sample in samples]
 
 
 @pytest.fixture(scope="module", params=TARGETS)

@@ -87,6 +87,7 @@ def test_draft_agrees_with_targets(target, models, answered):
     shares = agreement(models["grove-draft"], answered[target], exits)
 
     assert exits == (1, 2, 4)
-    assert shares == sorted(shares)
-    assert shares[0] >= 0.6
-    assert shares[-1] >= 0.8
+    assert shares[0] >= 0.8
+    assert shares[1] >= 0.9
+    assert shares[2] >= 0.93
+    assert shares[0] < shares[2]

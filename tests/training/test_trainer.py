@@ -17,6 +17,7 @@ from specgrove.training.evaluate import agreement, answer
 from specgrove.training.exits import exit_logits
 from specgrove.training.family import FAMILY, model_config, new_model
 from specgrove.training.optimizer import orthogonalise
+from specgrove.training.outputs import TEMPERATURES, written
 from specgrove.training.records import held_out, training
 from specgrove.training.trainer import STABLE, WARMUP_STEPS, Progress, Run, rate
 
@@ -79,28 +80,42 @@ def test_family_trains_by_the_clock(tiny, tmp_path):
     assert all(p.step == p.steps and p.fraction == 1.0 and p.remaining_s == 0 for p in last.values())
 
 
-def test_interrupted_family_resumes_to_the_same_weights(tiny, tmp_path, monkeypatch):
-    """Stopping in the second model and going on gives what an uninterrupted run gives."""
+@pytest.mark.parametrize(
+    ("where", "step", "goes_on"),
+    [
+        ("grove-small", 2, ("grove-small", 2)),
+        ("outputs", 3, ("outputs", 1)),
+        ("grove-draft", 2, ("outputs", 1)),
+        ("grove-draft-plain", 2, ("outputs", 1)),
+        ("scores", 1, ("outputs", 1)),
+    ],
+)
+def test_interrupted_family_resumes_to_the_same_weights(tiny, tmp_path, monkeypatch, where, step, goes_on):
+    """Stopping anywhere and going on gives what an uninterrupted run gives."""
     monkeypatch.setattr("specgrove.training.trainer.CHECKPOINT_S", 0.0)
+    monkeypatch.setattr("specgrove.training.outputs.CHUNK", 1)
     whole = run.train_family(
-        tmp_path / "whole", minutes=1, seed=0, steps=tiny, score_samples=0, outputs=2, compiled=False
+        tmp_path / "whole", minutes=1, seed=0, steps=tiny, score_samples=1, outputs=2, compiled=False
     )
 
     def stop(progress):
-        if progress.model == "grove-small" and progress.step == 2:
+        if (progress.model, progress.step) == (where, step):
             raise Interrupted
 
     parts = tmp_path / "parts"
     with pytest.raises(Interrupted):
         run.train_family(
-            parts, minutes=1, seed=0, steps=tiny, progress=stop, score_samples=0, outputs=2, compiled=False
+            parts, minutes=1, seed=0, steps=tiny, progress=stop, score_samples=1, outputs=2, compiled=False
         )
+    answers = parts / run.WORK / run.OUTPUTS
+    kept = answers.read_text() if answers.exists() else ""
     resumed = []
     again = run.train_family(
-        parts, minutes=1, seed=0, steps=tiny, progress=resumed.append, score_samples=0, outputs=2, compiled=False
+        parts, minutes=1, seed=0, steps=tiny, progress=resumed.append, score_samples=1, outputs=2, compiled=False
     )
 
-    assert (resumed[0].model, resumed[0].step) == ("grove-small", 2)
+    assert (resumed[0].model, resumed[0].step) == goes_on
+    assert answers.read_text().startswith(kept)
     assert {n: c.weights_digest for n, c in again.items()} == {n: c.weights_digest for n, c in whole.items()}
 
 
@@ -152,6 +167,7 @@ def test_fused_layers_train_as_plain_ones_do(tokenizer):
 def test_other_seed_starts_again(tiny, tmp_path):
     """Checkpoints of another seed are not mixed in."""
     first = run.train_family(tmp_path, minutes=1, seed=0, steps=tiny, score_samples=0, outputs=2, compiled=False)
+    answers = (tmp_path / run.WORK / run.OUTPUTS).read_text()
     seen = []
 
     second = run.train_family(
@@ -160,10 +176,32 @@ def test_other_seed_starts_again(tiny, tmp_path):
 
     assert seen[0].step == 1
     assert first["grove-large"].weights_digest != second["grove-large"].weights_digest
+    assert not set((tmp_path / run.WORK / run.OUTPUTS).read_text().splitlines()) & set(answers.splitlines())
+
+
+def test_answers_of_other_weights_are_not_taken(tiny, tmp_path, tokenizer):
+    """A file from another target adds to the new answers, never replaces them; a line cut off by a crash is dropped."""
+    models = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        models.append(new_model(model_config(run.FAMILY[0], len(tokenizer), eos=2, pad=0)))
+    first, second = models
+    path = tmp_path / "outputs.jsonl"
+    written({"m": first}, tokenizer, 0, 2, path)
+    path.write_text(path.read_text() + '{"key": "torn')
+
+    mine = written({"m": first}, tokenizer, 0, 2, path)
+    alone = written({"m": second}, tokenizer, 0, 2, tmp_path / "alone.jsonl")
+    theirs = written({"m": second}, tokenizer, 0, 2, path)
+
+    texts = [[sample.answer for sample in one.samples] for one in (mine, theirs, alone)]
+    assert texts[1] == texts[2] != texts[0]
+    assert len(path.read_text().splitlines()) == 2 * len(TEMPERATURES)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"), [({"minutes": 0}, "over 0 minutes"), ({"steps": {"x": 1}}, "no model")]
+    ("arguments", "words"),
+    [({"minutes": 0}, "over 0 minutes"), ({"steps": {"x": 1}}, "no model"), ({"outputs": 0}, "at least one question")],
 )
 def test_impossible_arguments_are_refused(tmp_path, arguments, words):
     """Before any work is done."""

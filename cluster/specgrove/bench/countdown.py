@@ -16,6 +16,7 @@ from specgrove.client.aio import AsyncClient
 from specgrove.training import countdown
 from specgrove.training.countdown import IMPOSSIBLE, LIKELY, SURE, State
 from specgrove.training.records import held_out
+from specgrove.training.tokenizer import TURN_END, TURN_START
 
 WIDTH = 5
 """States that are kept at each depth."""
@@ -69,7 +70,7 @@ def tasks(seed: int, count: int, kinds: Sequence[str] = ("countdown3", "countdow
 def _prompt(question: str, lines: Sequence[str]) -> str:
     """The family's chat format with the answer begun."""
     begun = "".join(f"{line}\n" for line in lines)
-    return f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n{begun}"
+    return f"{TURN_START}user\n{question}{TURN_END}\n{TURN_START}assistant\n{begun}"
 
 
 class Search:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -22,6 +22,8 @@ class Score:
     """Answers of one model to one kind, in trained or in unseen wordings."""
 
     asked: int = 0
+    distinct: int = 0
+    """Different problems among them; small worlds have few, whatever is asked for."""
     right: int = 0
     tokens: int = 0
     stats: SpeculationStats = field(default_factory=SpeculationStats)
@@ -44,6 +46,14 @@ class Score:
         return asdict(self) | figures
 
 
+GROUPS: dict[str, tuple[str, ...]] = {
+    "one and two steps": ("one_step", "two_step"),
+    "three and four steps": ("three_step", "four_step"),
+    "blocksworld": ("blocks3", "blocks4"),
+    "format requests": ("count", "sort", "repeat", "echo", "reverse", "json", "bullets", "members"),
+}
+"""Kinds that are reported together too; all kinds together are always reported."""
+ALL = "all"
 Report = dict[str, dict[str, dict[str, Score]]]
 """model -> `trained` or `unseen` (wordings) -> kind -> score."""
 
@@ -70,6 +80,8 @@ async def evaluate(
         for side in ("trained", "unseen"):
             scores = report.setdefault(model, {}).setdefault(side, {kind: Score() for kind in kinds})
             samples = held_out(seed, count * len(kinds), unseen=side == "unseen", kinds=kinds)
+            for kind, score in scores.items():
+                score.distinct = len({sample.canonical for sample in samples if sample.kind == kind})
 
             async def ask(sample: Sample, model: str = model, scores: dict[str, Score] = scores) -> None:
                 async with room:
@@ -78,6 +90,23 @@ async def evaluate(
 
             await asyncio.gather(*(ask(sample) for sample in samples))
     return report
+
+
+def grouped(scores: Mapping[str, Score]) -> dict[str, Score]:
+    """Sums over GROUPS (of the kinds that were asked) and over all kinds; examples of wrong answers are left out."""
+    found: dict[str, Score] = {}
+    for name, kinds in {**GROUPS, ALL: tuple(scores)}.items():
+        members = [scores[kind] for kind in kinds if kind in scores]
+        if not members:
+            continue
+        total = found.setdefault(name, Score())
+        for score in members:
+            total.asked += score.asked
+            total.distinct += score.distinct
+            total.right += score.right
+            total.tokens += score.tokens
+            total.stats.add(score.stats)
+    return found
 
 
 async def _ask(client: AsyncClient, model: str, sample: Sample, score: Score) -> None:

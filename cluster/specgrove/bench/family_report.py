@@ -10,11 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from specgrove.bench.countdown import PROPOSALS, WIDTH
+from specgrove.bench.family import ALL
 from specgrove.bench.plots import axes, save
 from specgrove.core.cards import ModelCard
 from specgrove.errors import ConfigError
 from specgrove.training import arithmetic, countdown
 from specgrove.training.export import read_card
+from specgrove.training.run import REPORT, WORK
 
 TARGETS = ("grove-large", "grove-small")
 DRAFT, PLAIN = "grove-draft", "grove-draft-plain"
@@ -25,11 +28,17 @@ FIGURES = "family"
 def write(trained: Path, scores: Path, out: Path) -> Path:
     """Write OUT/family.md and the plots; returns the page's path.
 
-    trained: what `train family` was given.  scores: what `eval family --json` wrote.  Raises ConfigError when either
-    is not there or matplotlib is not installed.
+    trained: what `train family` was given.  scores: what `eval family --json` wrote, of all kinds and both targets.
+    Raises ConfigError when something of it is not there or matplotlib is not installed.
     """
-    history, evaluated = _read(trained / "training" / "report.json"), _read(scores)
-    cards = {name: read_card(trained / name) for name in (*TARGETS, DRAFT)}
+    history, evaluated = _read(trained / WORK / REPORT), _read(scores)
+    missing = [name for name in TARGETS if ALL not in evaluated.get("groups", {}).get(name, {}).get("trained", {})]
+    if missing:
+        raise ConfigError(f"{scores} has no scores of {missing[0]}; evaluate both targets")
+    try:
+        cards = {name: read_card(trained / name) for name in (*TARGETS, DRAFT)}
+    except OSError as error:
+        raise ConfigError(f"cannot read {error.filename}: {error.strerror}") from None
     folder = out / FIGURES
     folder.mkdir(parents=True, exist_ok=True)
     _plot_losses(history, folder / "loss.svg")
@@ -45,11 +54,17 @@ def _read(path: Path) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError:
+        raise ConfigError(f"{path} is not JSON") from None
     return found
 
 
 def _plot_losses(history: Mapping[str, Any], path: Path) -> None:
-    figure, plot = axes("Held-out loss by exit: sorted draft against a plain one", "million tokens", "nats per token")
+    figure, plot = axes(
+        "Held-out loss by exit: sorted draft against a plain one",
+        "million tokens",
+        "nats per token, questions at a tenth",
+    )
     for name, style in ((DRAFT, "-"), (PLAIN, "--")):
         model = history["models"][name]
         tokens = [point[0] * model["tokens_per_step"] / 1e6 for point in model["curve"]]
@@ -76,7 +91,7 @@ def _plot_accuracy(evaluated: Mapping[str, Any], path: Path) -> None:
 
 
 def _plot_agreement(card: ModelCard, exits: Sequence[int], path: Path) -> None:
-    figure, plot = axes("Target tokens that are the draft's first guess", "exit of the draft", "%")
+    figure, plot = axes("Acceptance of the draft's first guess", "exit of the draft", "% of the target's greedy tokens")
     for column, target in enumerate(TARGETS):
         shares = [100 * card.scores[f"agreement_{target}_exit_{depth}"] for depth in exits]
         plot.bar([i + 0.4 * column - 0.2 for i in range(len(exits))], shares, 0.4, label=target)
@@ -98,13 +113,21 @@ def _page(history: Mapping[str, Any], evaluated: Mapping[str, Any], cards: Mappi
         "Same shape, same samples, same steps; held-out loss on the answers, in nats per token.",
         _exits(history),
         f"![loss by exit]({FIGURES}/loss.svg)",
-        "Share of a target's greedy tokens that are the draft's first guess, given the target's tokens before:",
+        "Acceptance of one greedy guess by exit and target: the share of the target's tokens that are the draft's "
+        "first guess, given the target's tokens before.",
         _agreements(cards[DRAFT], history["exits"]),
         f"![agreement by exit]({FIGURES}/agreement.svg)",
         "## Answers",
         f"Greedy, through the server, {count} held-out problems of each kind and half (seed {seed}), judged by exact "
-        "checkers; unseen wordings never occur in training.",
+        "checkers. Unseen wordings are sentences, and combinations of known pieces of sentences, that never occur in "
+        "training. Tokens per round are those of the whole column pair, with the draft and tree that the server was "
+        "configured with.",
         _answers(evaluated),
+        _worst(evaluated),
+        "Problems are held out by what is asked, whatever the words. Small worlds have few of them, and their answers "
+        "pass through states of each other: up to its colors, Blocksworld with three or four blocks has only "
+        f"{_distinct(evaluated, 'blocks3')} and {_distinct(evaluated, 'blocks4')} different held-out problems among "
+        "those asked here, and a four-number Countdown answer may contain the lines of a three-number one.",
         f"![accuracy by kind]({FIGURES}/accuracy.svg)",
     ]
     if evaluated["countdown"]:
@@ -124,7 +147,14 @@ def _models(history: Mapping[str, Any], cards: Mapping[str, ModelCard]) -> str:
         shape = f"{card.layers} layers of {card.hidden_size}" if card else "as the draft, not shipped"
         tokens = model["steps"] * model["tokens_per_step"] / 1e6
         rows.append([name, shape, f"{model['parameters'] / 1e6:.2f} M", f"{tokens:.1f} M", f"{model['minutes']:.0f}"])
-    return _table(["model", "shape", "parameters", "training tokens", "minutes on 2 cores"], rows)
+    outputs = history["outputs"]
+    rows.append(
+        ["the targets' answers for the drafts", f"{outputs['answers']} answers", "", "", f"{outputs['minutes']:.0f}"]
+    )
+    rows.append(["scores on the cards", "", "", "", f"{history['scoring_minutes']:.0f}"])
+    total = outputs["minutes"] + history["scoring_minutes"] + sum(m["minutes"] for m in history["models"].values())
+    rows.append(["all", "", "", "", f"{total:.0f}"])
+    return _table(["model", "shape", "parameters", "training tokens", "minutes"], rows)
 
 
 def _exits(history: Mapping[str, Any]) -> str:
@@ -145,17 +175,37 @@ def _agreements(card: ModelCard, exits: Sequence[int]) -> str:
 
 
 def _answers(evaluated: Mapping[str, Any]) -> str:
-    models = evaluated["models"]
+    models, groups = evaluated["models"], evaluated["groups"]
     rows = []
-    for kind in models[TARGETS[0]]["trained"]:
-        row = [kind]
+    together = groups[TARGETS[0]]["trained"]
+    for kind in (*models[TARGETS[0]]["trained"], *together):
+        row = [f"**{kind}**" if kind in together else kind]
         for name in TARGETS:
-            sides = models[name]
-            row += [f"{100 * sides[side][kind]['accuracy']:.0f} %" for side in ("trained", "unseen")]
-            row.append(f"{sides['trained'][kind]['tokens_per_round']:.2f}")
+            sides = [{**models[name][side], **groups[name][side]}[kind] for side in ("trained", "unseen")]
+            row += [f"{100 * side['accuracy']:.0f} %" for side in sides]
+            row.append(f"{_per_round(sides):.2f}")
         rows.append(row)
     head = [f"{name}{column}" for name in TARGETS for column in ("", ", unseen wordings", ", tokens per round")]
     return _table(["kind", *head], rows)
+
+
+def _per_round(sides: Sequence[Mapping[str, Any]]) -> float:
+    """Committed tokens per target step of both halves."""
+    return float(sum(side["tokens"] for side in sides) / max(1, sum(side["stats"]["rounds"] for side in sides)))
+
+
+def _worst(evaluated: Mapping[str, Any]) -> str:
+    said = []
+    for name in TARGETS:
+        sides = evaluated["models"][name]
+        rounds = {kind: _per_round([sides["trained"][kind], sides["unseen"][kind]]) for kind in sides["trained"]}
+        worst = min(rounds, key=lambda kind: rounds[kind])
+        said.append(f"{worst} on {name} ({rounds[worst]:.2f})")
+    return f"Fewest tokens per round: {', '.join(said)}."
+
+
+def _distinct(evaluated: Mapping[str, Any], kind: str) -> int:
+    return int(evaluated["models"][TARGETS[0]]["trained"][kind]["distinct"])
 
 
 def _searches(found: Mapping[str, Any]) -> str:
@@ -167,6 +217,8 @@ def _searches(found: Mapping[str, Any]) -> str:
             cells.append(f"{100 * one[way] / one['asked']:.0f} % ({100 * low:.0f} to {100 * high:.0f})")
         rows.append([name, str(one["asked"]), *cells])
     note = (
-        "Straight greedy answers against a breadth-first search of width 5 judged by the model itself; 95 % intervals."
+        f"One straight greedy answer against a breadth-first search of width {WIDTH}: {PROPOSALS} thoughts are sampled "
+        "per state, lines that break the rules are dropped, the model judges the states that are left, and a state "
+        "that is the target ends the search. Held-out problems, 95 % intervals (Wilson)."
     )
     return note + "\n\n" + _table(["model", "problems", "straight", "searched"], rows)

@@ -12,6 +12,7 @@ from typing import Any
 
 from specgrove import __version__
 from specgrove.bench.measure import ASSISTED, PLAIN, REFERENCE, SPECULATIVE, Run
+from specgrove.errors import ConfigError
 
 
 def speed(
@@ -90,6 +91,15 @@ def _speculation(runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
+def writable(path: Path) -> None:
+    """Refuse a place that cannot be written before hours of measuring, not after. Raises ConfigError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("a", encoding="utf-8").close()
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}", param="json") from None
+
+
 def write(path: Path, out: Mapping[str, Any]) -> None:
     """Write a report as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -99,11 +109,13 @@ def write(path: Path, out: Mapping[str, Any]) -> None:
 def speed_table(out: Mapping[str, Any]) -> str:
     """The report as a short Markdown page: what was run, ratios, acceptance, parts of a round, parity."""
     settings, speculation = out["settings"], out["speculation"]
+    depth = settings.get("draft_exit")
+    cut = "" if depth is None else f", draft exit {depth} (the assisted way uses the whole draft)"
     lines = [
         f"Target {settings['target']}, draft {settings['draft']}, {settings['dtype']}, {settings['threads']} threads, "
         f"T = {settings['temperature']}, {settings['tokens']} tokens, {len(settings['prompts'])} prompts, "
         f"{settings['repeats']} repeats, speculative_config {json.dumps(settings['speculative_config'])}"
-        f"{'' if settings.get('draft_exit') is None else ', draft exit ' + str(settings['draft_exit'])}.",
+        f"{cut}.",
         "",
         "Tokens per second relative to transformers plain, interleaved in one run:",
         "",

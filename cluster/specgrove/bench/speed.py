@@ -76,6 +76,8 @@ def run(
     import torch
 
     torch.set_num_threads(threads)
+    if json_out is not None:
+        report.writable(json_out)
     work = load(prompts)
     reference = Reference(target, draft, dtype=dtype)
     codec = codec_of(target)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
@@ -15,6 +14,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from specgrove.bench import countdown, family
+from specgrove.bench.report import writable, write
 from specgrove.cli.console import err, out
 from specgrove.client.aio import AsyncClient
 from specgrove.training.records import KINDS
@@ -32,6 +32,8 @@ def evaluate_and_report(
     json_out: Path | None,
 ) -> None:
     """Score with a progress bar, print a table, write the JSON report. Raises SpecgroveError."""
+    if json_out is not None:
+        writable(json_out)
     scores, searches = asyncio.run(_run(server, api_key, models, kinds, seed=seed, count=count, search=search))
     out.print(_table(scores))
     for model, compared in searches.items():
@@ -42,7 +44,7 @@ def evaluate_and_report(
             f"({searched[0]:.2f} to {searched[1]:.2f})"
         )
     if json_out is not None:
-        json_out.write_text(json.dumps(_report(scores, searches, seed=seed, count=count), indent=1) + "\n")
+        write(json_out, _report(scores, searches, seed=seed, count=count))
 
 
 async def _run(
@@ -70,8 +72,9 @@ async def _run(
 def _table(report: family.Report) -> Table:
     table = Table("model", "kind", "trained wordings", "unseen wordings", "tokens per round", box=None)
     for model, sides in report.items():
-        for kind, score in sides["trained"].items():
-            unseen = sides["unseen"][kind]
+        trained, other = ({**side, **family.grouped(side)} for side in (sides["trained"], sides["unseen"]))
+        for kind, score in trained.items():
+            unseen = other[kind]
             rounds = score.stats.rounds + unseen.stats.rounds
             table.add_row(
                 escape(model),
@@ -91,6 +94,13 @@ def _report(scores: family.Report, searches: dict[str, countdown.Compared], *, s
         "models": {
             model: {
                 side: {kind: score.to_mapping() for kind, score in of_side.items()} for side, of_side in sides.items()
+            }
+            for model, sides in scores.items()
+        },
+        "groups": {
+            model: {
+                side: {name: score.to_mapping() for name, score in family.grouped(of_side).items()}
+                for side, of_side in sides.items()
             }
             for model, sides in scores.items()
         },

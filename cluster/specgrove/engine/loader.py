@@ -218,16 +218,19 @@ def _card(directory: Path, network: PreTrainedModel, codec: TextCodec, **measure
     """From the model, what its own card tells, and what was found while loading it."""
     text = network.config.get_text_config()
     told = _read_json(directory / "card.json")
+    layers = int(text.num_hidden_layers)
+    exits = tuple(depth for depth in told.get("exits", ()) if depth <= layers)
+    cut = len(exits) < len(told.get("exits", ()))
     return ModelCard(
         name=str(told.get("name", directory.resolve().name)),
         architecture=str(network.config.model_type),
-        layers=int(text.num_hidden_layers),
+        layers=layers,
         hidden_size=int(text.hidden_size),
         vocab_size=codec.vocab_size,
         vocab_hash=vocabulary_hash(codec.pairs.items()),
-        exits=tuple(told.get("exits", ())),
+        exits=exits,
         trained_on=str(told.get("trained_on", "")),
-        scores=dict(told.get("scores", {})),
+        scores={} if cut else dict(told.get("scores", {})),  # they are the whole model's
         **measured,
     )
 

@@ -192,7 +192,7 @@ def judge(rng: random.Random, unseen: bool) -> Problem:
         for _ in range(depth):
             state = rng.choice(list(thoughts(state)))[1]
     if len(state) == 1 and rng.random() < 0.7:
-        state, depth = lines[-2][1] if rng.random() < 0.4 else tuple(sorted(rng.choices(range(1, 31), k=2))), 0
+        state = lines[-2][1] if rng.random() < 0.4 else tuple(sorted(rng.choices(range(1, 31), k=2)))
     question = JUDGE.pick(rng, unseen=unseen).format(numbers=_listed(state), target=target)
     answer = judge_answer(state, target)
     return Problem(f"judge {_listed(state)} {target}", question, answer, last_line(judgment(state, target)))

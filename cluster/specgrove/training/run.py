@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -18,7 +19,7 @@ from specgrove.errors import ConfigError
 from specgrove.training.evaluate import Answered, accuracy, agreement, answer, held_out_losses
 from specgrove.training.export import export, make_card, write_card
 from specgrove.training.family import FAMILY, PLAIN, Member, model_config, new_model
-from specgrove.training.outputs import mixed, written
+from specgrove.training.outputs import SHARE, Outputs, Ticker, mixed, written
 from specgrove.training.records import HELD_OUT_ONE_IN, KINDS, Sample, held_out, training
 from specgrove.training.rows import batch
 from specgrove.training.tokenizer import end_ids, load_tokenizer, train_tokenizer
@@ -26,6 +27,9 @@ from specgrove.training.trainer import Progress, Run, Source, train
 
 WORK = "training"
 """Folder below the output that holds the tokenizer, checkpoints and the seed; may be deleted when all is done."""
+REPORT = "report.json"
+"""In WORK: what `eval report` reads about the training."""
+OUTPUTS = "outputs.jsonl"
 LOOK_SEED, LOOK_TOKENS = 2, 4096
 """Held-out rows of the loss curves."""
 SCORE_SEED = 1
@@ -39,11 +43,15 @@ def _tokenizer(work: Path, seed: int, resume: bool) -> PreTrainedTokenizerFast:
     run = {"seed": seed, "plan": hashlib.sha256(plan.encode()).hexdigest()}
     if resume and mark.exists() and json.loads(mark.read_text(encoding="utf-8")) == run:
         return load_tokenizer(directory)
-    for stale in work.glob("*.pt"):
-        stale.unlink()
+    # The mark goes first and comes back last, in one piece: what is there with it belongs to it.
+    mark.unlink(missing_ok=True)
+    for stale in (*work.glob("*.pt"), work / OUTPUTS):
+        stale.unlink(missing_ok=True)
     tokenizer = train_tokenizer(seed)
     tokenizer.save_pretrained(directory)
-    mark.write_text(json.dumps(run), encoding="utf-8")
+    part = mark.with_suffix(".part")
+    part.write_text(json.dumps(run), encoding="utf-8")
+    part.replace(mark)
     return tokenizer
 
 
@@ -84,26 +92,31 @@ class _Training:
         train(run, budget_s=budget_s, steps=steps, checkpoint=checkpoint, report=self._report)
         return run
 
-    def outputs(self, runs: Mapping[str, Run], count: int) -> list[Sample]:
+    def outputs(self, runs: Mapping[str, Run], count: int) -> Outputs:
         """What the targets write, for the draft to learn from."""
         targets = {name: run.model for name, run in runs.items()}
-        return written(targets, self._tokenizer, self._seed, count, self._work / "outputs.json", self._report)
+        return written(targets, self._tokenizer, self._seed, count, self._work / OUTPUTS, self._report)
 
 
 def _trained_on(run: Run) -> str:
     tokens = run.step * run.member.tokens_per_step
+    own = f"{SHARE:.0%} questions of such records answered by the targets, the rest " if run.member.exits else ""
     return (
-        f"specgrove's own records ({len(KINDS)} kinds, one canonical problem in {HELD_OUT_ONE_IN} held out), "
+        f"{own}specgrove's own records ({len(KINDS)} kinds, one canonical problem in {HELD_OUT_ONE_IN} held out), "
         f"seed {run.seed}, {run.step} steps of {run.member.tokens_per_step} tokens ({tokens / 1e6:.1f} M), "
         f"{run.elapsed_s / 60:.1f} minutes on a CPU"
     )
 
 
 def _scores(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, samples: Sequence[Sample], exits: Sequence[int]
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    samples: Sequence[Sample],
+    exits: Sequence[int],
+    tick: Callable[[int], None],
 ) -> tuple[dict[str, float], list[Answered]]:
     """Accuracy by kind and loss; also the answers themselves, to measure a draft against."""
-    answered = answer(model, tokenizer, samples)
+    answered = answer(model, tokenizer, samples, tick=tick)
     scores = {f"accuracy_{kind}": value for kind, value in accuracy(answered).items()}
     *inner, scores["held_out_loss"] = held_out_losses(model, tokenizer, samples, exits)
     scores |= {f"held_out_loss_exit_{depth}": loss for depth, loss in zip(exits, inner, strict=False)}
@@ -111,13 +124,24 @@ def _scores(
 
 
 def finish(
-    runs: Mapping[str, Run], plain: Run, tokenizer: PreTrainedTokenizerFast, out: Path, *, score_samples: int
+    runs: Mapping[str, Run],
+    plain: Run,
+    tokenizer: PreTrainedTokenizerFast,
+    out: Path,
+    *,
+    score_samples: int,
+    outputs: Outputs,
+    report: Callable[[Progress], None],
 ) -> dict[str, ModelCard]:
-    """Export every model, score what was exported, write the cards and the report. The last model is the draft."""
-    samples = held_out(SCORE_SEED, score_samples)
-    for name, run in runs.items():
+    """Export every model, score what was exported, write the cards and the report. The last model is the draft.
+
+    The plain draft is written beside the family and gets no card: it is there to compare with.
+    """
+    samples, began = held_out(SCORE_SEED, score_samples), time.perf_counter()
+    for name, run in {**runs, plain.member.name: plain}.items():
         export(run.model, tokenizer, out / name)
-    scored = {name: _scores(run.model, tokenizer, samples, run.exits) for name, run in runs.items()}
+    tick = Ticker("scores", len(runs) * len(samples), report).tick
+    scored = {name: _scores(run.model, tokenizer, samples, run.exits, tick) for name, run in runs.items()}
     *targets, draft = runs
     exits = runs[draft].exits
     for target in targets:
@@ -133,12 +157,15 @@ def finish(
         "sorted": held_out_losses(runs[draft].model, tokenizer, samples, exits),
         "plain": held_out_losses(plain.model, tokenizer, samples, exits),
     }
-    report = {
+    found = {
         "exits": exits,
         "held_out_loss": losses,
+        "threads": torch.get_num_threads(),
+        "outputs": {"answers": len(outputs.samples), "minutes": round(outputs.seconds / 60, 1)},
+        "scoring_minutes": round((time.perf_counter() - began) / 60, 1),
         "models": {run.member.name: _history(run) for run in (*runs.values(), plain)},
     }
-    (out / WORK / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    (out / WORK / REPORT).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return cards
 
 
@@ -168,13 +195,16 @@ def train_family(
 ) -> dict[str, ModelCard]:
     """Train the bundled family into `out`, one Hugging Face directory a model, and return the cards.
 
-    minutes: training time of all models together; a loaded machine gets fewer steps, not more time. steps: exact steps
+    minutes: time in optimizer steps of all models together (answers for the draft and scores come on top, about a tenth
+    on 2 cores); a loaded machine gets fewer steps, not more time. steps: exact steps
     by model name instead (they are on the cards), which repeats a run up to float noise. resume: go on from the
     checkpoints of an interrupted run of the same seed; False starts again. progress: called after every step.
     outputs: questions that both targets answer for the draft to learn from. compiled: as for Run.
 
-    Raises ConfigError for a time that is not positive or for unknown names in `steps`.
+    Raises ConfigError for a time or outputs that are not positive, or for unknown names in `steps`.
     """
+    if outputs < 1:
+        raise ConfigError(f"the draft learns from at least one question, got {outputs}", param="outputs")
     if not minutes > 0:
         raise ConfigError(f"training time must be over 0 minutes, got {minutes}", param="minutes")
     unknown = set(steps or {}) - {member.name for member in FAMILY}
@@ -188,11 +218,13 @@ def train_family(
     training_of = _Training(work, tokenizer, seed, progress, compiled)
     runs: dict[str, Run] = {}
     source: Source = partial(training, seed)
+    answered = Outputs([], 0.0)
     for member in FAMILY:
         if member.exits:
-            source = partial(mixed, seed, outputs=training_of.outputs(runs, outputs))
+            answered = training_of.outputs(runs, outputs)
+            source = partial(mixed, seed, outputs=answered.samples)
         budget_s, exact = minutes * 60 * member.share, (steps or {}).get(member.name)
         runs[member.name] = training_of.train(member, source, budget_s=budget_s, steps=exact)
     draft = runs[FAMILY[-1].name]
     plain = training_of.train(PLAIN, source, budget_s=0.0, steps=draft.step, looks_at=draft.exits)
-    return finish(runs, plain, tokenizer, out, score_samples=score_samples)
+    return finish(runs, plain, tokenizer, out, score_samples=score_samples, outputs=answered, report=progress)

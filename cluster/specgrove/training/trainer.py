@@ -38,7 +38,8 @@ LOOK_EVERY = 100
 class Progress:
     """Where a model's training stands. `fraction` is of this model's work, `remaining_s` an estimate in seconds.
 
-    The answers that targets write for the draft are reported as a model called `outputs`, which has no loss.
+    The answers that targets write for the draft are reported as a model called `outputs`, the last evaluation as one
+    called `scores`; they have no loss.
     """
 
     model: str
