@@ -17,10 +17,13 @@ def test_a_profile(capsys, tmp_path):
 
     assert run(["profile", str(model), *options]) == 0
 
-    assert "held out; mean error" in capsys.readouterr().out
+    assert "held out, mean error" in capsys.readouterr().out
     found = json.loads(report.read_text())
     assert {int(n) for n in found["latency"]} == set(KNOTS)
-    assert 0 <= found["held_out_error"] < 2
+    assert 0 < found["fit_error"] < 0.5
+    assert 0 < found["held_out_error"] < 0.5
+    held = {p["tokens"] // p["sessions"] for p in found["passes"] if p["held_out"]}
+    assert held - set(KNOTS)
     assert len(found["passes"]) >= 2 * len(KNOTS)
     curve = LatencyModel.from_mapping(found["model"])
     assert found["latency"]["8"] == pytest.approx(curve.seconds(Work(8, 1, 64)))

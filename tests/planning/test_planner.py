@@ -262,3 +262,19 @@ def test_prompts_do_not_hold_up_who_decodes():
     assert planner.prompt_room(40, 0, 512) == 50
     assert planner.prompt_room(40, 0, 30) == 30
     assert planner.prompt_room(1, 0, 8) == 8
+
+
+def test_guesses_are_as_long_as_pays_for_all_who_guess():
+    """Long ones for one session that is nearly sure; short ones or none for many, whose tokens fill the free steps."""
+    planner = Planner(Machine(free=16).latency(), most_nodes=16, most_depth=4, drafting=Drafting({1: 10.0}))
+    planner.plan([Standing(Alike("all", 0, 0), 50)] * 8, 0.0)
+    sure = [planner.guess_length(0.95, 24, guessing) for guessing in (1, 8)]
+    unsure = [planner.guess_length(0.3, 24, guessing) for guessing in (1, 8)]
+
+    assert sure[0] > unsure[0] >= 1
+    assert sure[1] < sure[0]
+    assert 8 + 8 * unsure[1] <= 24
+    assert (
+        Planner(Machine().latency(), most_nodes=1, most_depth=1, drafting=Drafting({1: 1.0})).guess_length(1, 24, 1)
+        == 24
+    )

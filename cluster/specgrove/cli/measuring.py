@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -155,13 +155,17 @@ def profile(
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 2,
     seconds: Annotated[float, typer.Option(min=1, help="Time for measuring.")] = 60.0,
-    seed: Annotated[int, typer.Option(help="Which passes are held out.")] = 0,
+    quantization: Annotated[Literal["int8", "int4"] | None, typer.Option(help="As of a pool.")] = None,
+    compiled: Annotated[bool, typer.Option("--compile", help="As `compile: true` of a pool.")] = False,
+    depth: Annotated[int | None, typer.Option("--exit", min=1, help="An exit of a sorted model.")] = None,
     json_out: JsonOut = None,
     plot: Annotated[Path | None, typer.Option(help="Draw measured and predicted times here (.svg, .png).")] = None,
 ) -> None:
     """Measure forward passes of a model, fit the planner's latency model, and show its error on held-out passes."""
     from specgrove.cli.profile import profile_and_report
+    from specgrove.engine.loader import EngineOptions
 
-    profile_and_report(
-        model, dtype=dtype, device=device, threads=threads, seconds=seconds, seed=seed, json_out=json_out, plot=plot
+    options = EngineOptions(
+        dtype=dtype, device=device, threads=threads, quantization=quantization, compile=compiled, exit=depth
     )
+    profile_and_report(model, options, seconds=seconds, json_out=json_out, plot=plot)

@@ -31,8 +31,6 @@ PROBE_DEPTH, PROBE_NODES = 2, 4
 """A probe's tree: cheap, and tells much."""
 FADE_S = 5.0
 """Seconds without drafting after which what was known of a draft weighs 1/e: it may have changed."""
-PRICED_NODES = 8
-"""Nodes over which the price of one more is averaged: costs are staircases."""
 REMEMBERED_STEPS = 256
 """Steps from which a latency model that no longer holds is brought up to date."""
 ADOPT_BELOW = 20.0
@@ -223,13 +221,18 @@ class Planner:
         """Of the last decision."""
         return self._nodes / self._planned_for if self._planned_for else 0.0
 
-    def price(self) -> float:
-        """Expected tokens that one more node of the present load must bring to pay for its time."""
+    def guess_length(self, chance: float, most: int, guessing: int) -> int:
+        """Guessed tokens of each session, up to `most`, that make the present load's tokens per second largest.
+
+        chance: of each token to be right after the ones before it.  guessing: sessions that guess, this one included;
+        what one more token costs is what it costs for all of them.
+        """
         if self.budget is None or self._costs is None:
-            return 0.0
-        more = self._nodes + np.array([0, PRICED_NODES])
-        low, high = self._costs(more, self.budget.depth)
-        return float(self.budget.goodput * (high - low) / PRICED_NODES)
+            return most
+        lengths = np.arange(most + 1)
+        right = np.cumsum(np.concatenate([[0.0], np.power(chance, lengths[1:])]))
+        seconds = self._costs(self._nodes + guessing * lengths, self.budget.depth)
+        return int(((self.budget.tokens + guessing * right) / seconds).argmax())
 
     def prompt_room(self, sessions: int, context: int, most: int) -> int:
         """Prompt tokens, up to `most`, with which a step of decoding sessions takes at most STALL times as long.

@@ -143,11 +143,13 @@ async def speculate(
         try:
             target = await _greet(call, card, token)
             outbox = Outbox(codec.weigh_message, limit=max_queued)
+            delays: tuple[Delay[Any], ...] = ()
             try:
                 send: Callable[[Sequence[DraftMessage]], None] = outbox.send
                 receive: Callable[[Sequence[Update]], None] = partial(sink.received, target.replica)
                 if added_rtt_s:
-                    send, receive = Delay(added_rtt_s / 2, send).put, Delay(added_rtt_s / 2, receive).put
+                    there, back = Delay(added_rtt_s / 2, send), Delay(added_rtt_s / 2, receive)
+                    delays, send, receive = (there, back), there.put, back.put
                 sink.connected(target, send)
                 await pump(
                     call.read,
@@ -158,6 +160,8 @@ async def speculate(
                 )
             finally:
                 outbox.close()
+                for delay in delays:  # a session that is opened after the end would never be closed
+                    delay.close()
                 sink.lost(target.replica)
         except grpc.aio.AioRpcError as error:
             raise _stream_error(address, error) from None

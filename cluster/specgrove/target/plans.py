@@ -55,6 +55,8 @@ class Plans:
         """Drafts that are connected."""
         self.apart = False
         """None of them shares its cores with the target."""
+        self._guessing = 0
+        """Sessions that guessed by themselves at the last decision."""
         self._luck = 0.6
         """Of new sessions: that of the others, lately."""
 
@@ -65,6 +67,7 @@ class Plans:
         decoding = [session for job in running if job.prefilled for session in job.unfinished]
         if not self.planner.due(len(decoding), now):
             return
+        self._guessing = sum(bool(session.guess or session.coming[0]) for session in decoding)
         self.planner.plan([self._standing(session) for session in decoding], now)
         if (budget := self.planner.budget) is not None and self._observer is not None:
             self._observer.planned(nodes=self.planner.nodes_per_session, depth=budget.depth, gain=self.planner.gain)
@@ -130,10 +133,9 @@ class Plans:
         """Guessed tokens that pay, when each is right with this chance after the ones before it."""
         if self._guess_tokens is not None:
             return self._guess_tokens
-        price = PRICE if self.planner is None else self.planner.price()
-        if chance >= 1 or price <= 0:
-            return LONGEST_GUESS
-        return min(LONGEST_GUESS, max(0, int(math.log(min(price, 1.0)) / math.log(chance))))
+        if self.planner is not None:
+            return self.planner.guess_length(chance, LONGEST_GUESS, max(1, self._guessing))
+        return LONGEST_GUESS if chance >= 1 else min(LONGEST_GUESS, int(math.log(PRICE) / math.log(chance)))
 
     def took(self, session: Session, emitted: Sequence[int], work: Work | None, now: float) -> None:
         """A round of the session, while its tree is still there. work: of a step without prompts."""
