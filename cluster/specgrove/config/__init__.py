@@ -245,14 +245,15 @@ class Config(Strict):
     def bundled(cls, *, dtype: str = "float32") -> Self:
         """The family that comes with the package: two targets of different size and one draft for both.
 
-        The exit is the fastest that was measured on two cores (docs/benchmarks/family.md); trees are planned.
+        Exit and tree are the fastest that were measured on two cores (docs/benchmarks/family.md).
         """
         family = ("grove-large", "grove-small", "grove-draft")
+        tree = {"method": "tree", "branching": [2, 1, 1, 1, 1, 1, 1, 1]}
         pool = {"dtype": dtype, "threads": 1, "max_surge_percent": 100, "resources": {"num_cpus": 0.1}}
         return cls.from_mapping(
             {
                 "models": {name: {"source": name} for name in family},
-                "targets": {name: {"model": name, **pool} for name in family[:2]},
+                "targets": {name: {"model": name, "speculative_config": tree, **pool} for name in family[:2]},
                 "drafts": {"grove-draft": {"model": "grove-draft", "exit": 2, **pool}},
             }
         )
