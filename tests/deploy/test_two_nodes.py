@@ -192,6 +192,7 @@ def traffic(nodes: Nodes) -> Iterator[None]:
         thread.start()
     try:
         yield
+        eventually(lambda: len(outcomes) > 8, within_s=200)  # some began before, and some after what happened
     finally:
         stop.set()
         for thread in threads:
@@ -218,7 +219,7 @@ def test_stopping_a_replica_finishes_its_streams(nodes: Nodes):
     two, one = configuration(16), configuration(16)
     two["targets"]["grove-small"]["replicas"] = 2
     nodes.deploy(two)
-    eventually(lambda: len(replicas(nodes)["grove-small"]) == 2 and ready(nodes), within_s=300)
+    eventually(lambda: ready(nodes) and len(replicas(nodes)["grove-small"]) == 2, within_s=300)
 
     with traffic(nodes):
         nodes.deploy(one)
