@@ -147,6 +147,7 @@ def test_exits_are_the_model_cut_short(tokenizer):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch.*")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
 def test_fused_layers_train_as_plain_ones_do(tokenizer):
     """The same losses up to rounding, and the model is itself again after a step."""
     losses = {}
