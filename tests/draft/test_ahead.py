@@ -86,7 +86,7 @@ def slow(pair: Pair) -> None:
         time.sleep(0.015)
         return forward(segments)
 
-    pair.target.engine.forward = later  # type: ignore[method-assign]
+    pair.target.engine.forward = later  # type: ignore[method-assign]  # replaced on purpose: a slow device
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])

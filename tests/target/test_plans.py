@@ -89,7 +89,7 @@ async def test_off_means_that_drafts_hear_nothing(models):
     pair.join(models[1])
     draft, _ = pair.drafts["d"]
     heard: list[object] = []
-    draft.received = lambda target, updates: heard.extend(updates)  # type: ignore[method-assign]
+    draft.received = lambda _, updates: heard.extend(updates)  # type: ignore[method-assign]  # listens in its place
     answer = await ask(pair.target, text="The cat", max_tokens=20)
     await pair.settle()
     pair.stop()
