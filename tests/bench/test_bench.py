@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.live import Live
 from tests.pairs import VOCAB, write_pair
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from specgrove.bench import parity, report, speed
+from specgrove.bench.bound import bound, bytes_per_token
 from specgrove.bench.measure import ASSISTED, PLAIN, REFERENCE, SPECULATIVE, Run
 from specgrove.bench.nearties import judge
+from specgrove.bench.server import Served
 from specgrove.bench.workloads import DEFAULT, load
+from specgrove.client import Client
 from specgrove.engine.reference import Reference
 from specgrove.errors import ConfigError
 
@@ -96,6 +102,7 @@ def test_ratios_and_shares():
         "speculative_config": {},
     }
     out = report.speed(settings, runs(), {PLAIN: judged, SPECULATIVE: judged}, speed.same_text(runs()))
+    out["wire"] = [report.wire(0.0, runs(), 600.0)]
     everything = out["throughput"]["all"]
 
     assert everything["relative_to_transformers_plain"][PLAIN] == pytest.approx(4 / 3)
@@ -107,6 +114,45 @@ def test_ratios_and_shares():
     assert out["same_text_as_plain"] == {"equal": 2, "of": 2}
     for kind in ("all", "code", "maths"):
         assert f"| {kind} | 1.00 | 2.00 | 0.50 | 1.33 | 2.67 |" in report.speed_table(out)
+
+
+def test_a_longer_wire():
+    """Each round trip is held against its own plain runs, and then against the first; bytes count committed tokens."""
+    slower = [replace(run, seconds=2 * run.seconds if run.variant == SPECULATIVE else run.seconds) for run in runs()]
+    rows = [report.wire(0.0, runs(), 600.0), report.wire(5.0, slower, 1200.0)]
+
+    assert [row["speculative_over_plain"] for row in rows] == [pytest.approx(2.0), pytest.approx(1.0)]
+    assert [row["bytes_per_token"] for row in rows] == [50.0, 100.0]
+    assert "| 5 ms | 1.00 | 0.50 | 100 |" in report._wire_table(rows)
+
+
+def test_the_bound_of_plain_decoding(tmp_path: Path):
+    """Tied embeddings are read as the head; an input embedding of its own is not read."""
+    own, tied = (
+        LlamaForCausalLM(LlamaConfig(vocab_size=64, hidden_size=16, intermediate_size=32, num_hidden_layers=1,
+                                     num_attention_heads=2, tie_word_embeddings=ties))
+        for ties in (False, True)
+    )  # fmt: skip
+
+    assert bytes_per_token(own) == bytes_per_token(tied)
+    found = bound(tied, tokens_per_s=10.0)
+    assert found["bound_tokens_per_s"] * found["weight_bytes_per_token"] == pytest.approx(found["read_bytes_per_s"])
+    assert found["plain_over_bound"] == pytest.approx(10.0 / found["bound_tokens_per_s"])
+    assert 1e8 < found["read_bytes_per_s"] < 1e13
+
+
+def test_a_servers_metrics(cluster: Live):
+    """Counters and gauges, summed over replicas; histograms are left out."""
+    with Client(cluster.grpc) as client:
+        served = Served(client, cluster.http.removeprefix("http://"))
+        before = served.metrics()
+        done = client.complete("grove-large", "Count from 3 to 9.", max_tokens=8, temperature=0.0)
+        after = served.metrics()
+
+    grown = after["vllm:generation_tokens_total"] - before["vllm:generation_tokens_total"]
+    assert grown >= len(done.choices[0].tokens)
+    assert after["specgrove:speculate_sent_bytes_total"] > before["specgrove:speculate_sent_bytes_total"]
+    assert not [name for name in after if name.endswith("_bucket")]
 
 
 def test_workloads(tmp_path: Path):
@@ -134,7 +180,7 @@ def test_the_whole_bench(tmp_path: Path):
         repeats=1,
         quantization=None,
         draft_quantization=None,
-        added_rtt_ms=0.0,
+        added_rtts_ms=(0.0, 2.0),
         peer=None,
         draft_exit=None,
         assisted_length=3,
@@ -147,6 +193,8 @@ def test_the_whole_bench(tmp_path: Path):
     )
 
     assert json.loads((tmp_path / "speed.json").read_text())["runs"]
+    assert [row["added_rtt_ms"] for row in out["wire"]] == [0.0, 2.0]
+    assert all(row["bytes_per_token"] > 4 for row in out["wire"])
     assert all(row["real_differences"] == 0 for row in out["judged"].values())
     assert all(row["real_differences"] == 0 for row in judged["rows"])
     assert parity.table(judged).count("|") > 20

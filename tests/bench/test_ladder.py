@@ -37,6 +37,8 @@ def test_planned_is_held_against_the_best_fixed_policy():
         for repeat in range(3)
         for name, tokens in ((OFF, 100), ("chain 4", 150), (PLANNED, 147), (PLANNED + BAD, 98), ("chain 4" + BAD, 60))
     ]
+    for one, nodes in zip((w for w in windows if w.policy == PLANNED), (6.0, 7.0, 8.0), strict=True):
+        one.planned = {"nodes": nodes, "depth": 4.0}
     found = report({}, windows, Recovery(1.0, (10.0, 95.0, 96.0, 97.0), 100.0))
     [rung] = found["rungs"]
 
@@ -45,8 +47,10 @@ def test_planned_is_held_against_the_best_fixed_policy():
     assert rung["planned"]["over_off"]["mean"] == pytest.approx(1.47)
     assert rung["planned" + BAD]["best"] == OFF
     assert rung["planned" + BAD]["over_best"]["low"] == pytest.approx(0.98)
+    assert rung["planned"]["budget"] == {"nodes": 7.0, "depth": 4.0}
     assert found["recovery"]["seconds"] == 2.0
     assert "| 4 | bad | off | 0.98 (0.98) |" in table(found)
+    assert "| 1.47 (1.47) | 7.0, 4.0 |" in table(found)
     assert "after 2 s" in table(found)
 
 
@@ -80,6 +84,7 @@ async def test_a_small_climb(cluster: Live):
             tokens=16,
             temperature=0.0,
             seed=0,
+            metrics=lambda: {"specgrove:planned_tree_nodes": 3.0},
         )
 
     assert sorted((one.policy, one.repeat) for one in found) == [("chain 2", 0), ("chain 2", 1), (OFF, 0), (OFF, 1)]
@@ -89,3 +94,4 @@ async def test_a_small_climb(cluster: Live):
         assert mapping["answers"] > 0
         assert (mapping["rounds_with_tree"] > 0) == (one.policy != OFF)
         assert 0 < mapping["token_s"]["median"] < 1
+        assert mapping["planned"] == {}  # fixed policies

@@ -18,6 +18,7 @@ from typing import Any
 from specgrove.client import ChatMessage, Chunk
 from specgrove.client.aio import AsyncClient
 from specgrove.core.request import ChoiceFinished, Speculation, SpeculationStats
+from specgrove.telemetry.catalog import PLANNED_DEPTH, PLANNED_NODES, PREDICTED_GAIN
 
 RUNGS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 PLANNED, OFF = "planned", "off"
@@ -52,6 +53,8 @@ class Window:
     """Of each answer: time from its first to its last token over the tokens after the first."""
     stats: SpeculationStats = field(default_factory=SpeculationStats)
     """Of the answers that ended in the window."""
+    planned: dict[str, float] = field(default_factory=dict)
+    """Nodes, depth and predicted gain that the planner had chosen when the window ended; empty for fixed policies."""
 
     def to_mapping(self) -> dict[str, Any]:
         """For the JSON report."""
@@ -70,7 +73,14 @@ class Window:
             "rounds_with_tree": self.stats.num_drafts,
             "nodes_per_round": self.stats.num_draft_tokens / rounds,
             "accepted_per_round": self.stats.num_accepted_tokens / rounds,
+            "planned": self.planned,
         }
+
+
+def _chosen(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The planner's gauges."""
+    gauges = {"nodes": PLANNED_NODES, "depth": PLANNED_DEPTH, "gain": PREDICTED_GAIN}
+    return {name: metrics[spec.name] for name, spec in gauges.items() if spec.name in metrics}
 
 
 def _spread(values: Sequence[float]) -> dict[str, float] | None:
@@ -91,6 +101,8 @@ class _Loop:
     tokens: int
     temperature: float
     window: Window
+    metrics: Callable[[], Mapping[str, float]] | None = None
+    """Asked at the end of the window."""
     measuring: bool = False
 
     async def run(self, concurrency: int, *, warm_s: float, seconds: float) -> None:
@@ -101,6 +113,8 @@ class _Loop:
             self.measuring, begun = True, time.perf_counter()
             await self._sleep(tasks, seconds)
             self.measuring, self.window.seconds = False, time.perf_counter() - begun
+            if self.metrics is not None:
+                self.window.planned = _chosen(await asyncio.to_thread(self.metrics))
         finally:
             for task in tasks:
                 task.cancel()
@@ -164,9 +178,10 @@ async def climb(
     tokens: int,
     temperature: float,
     seed: int,
+    metrics: Callable[[], Mapping[str, float]] | None = None,
     tick: Callable[[str], None] = lambda _: None,
 ) -> list[Window]:
-    """Every policy once per repeat of every rung. `tick` hears what comes next."""
+    """Every policy once per repeat of every rung. `metrics`: of the server; `tick` hears what comes next."""
     rng = random.Random(seed)
     found = []
     for concurrency in rungs:
@@ -175,6 +190,7 @@ async def climb(
                 tick(f"{concurrency} clients, {name}")
                 window = Window(policy=name, concurrency=concurrency, repeat=repeat)
                 loop = _Loop(client, model, prompts, compared[name], tokens, temperature, window)
+                loop.metrics = metrics if name.startswith(PLANNED) else None
                 await loop.run(concurrency, warm_s=warm_s, seconds=seconds)
                 found.append(window)
     return found

@@ -68,11 +68,18 @@ def _rung(windows: Sequence[Window], concurrency: int) -> dict[str, Any]:
         against = {"best": best, "over_best": paired(rates[PLANNED + bad], rates[best])}
         if OFF in rates:
             against["over_off"] = paired(rates[PLANNED + bad], rates[OFF])
+        against["budget"] = _budget([w for w in windows if (w.policy, w.concurrency) == (PLANNED + bad, concurrency)])
         found["planned" + bad] = {
             key: {"mean": value.mean, "low": value.low} if isinstance(value, Ratio) else value
             for key, value in against.items()
         }
     return found
+
+
+def _budget(windows: Sequence[Window]) -> dict[str, float]:
+    """What the planner had chosen at the ends of its windows, on average."""
+    known = [window.planned for window in windows if window.planned]
+    return {key: fmean(one[key] for one in known) for key in known[0]} if known else {}
 
 
 def table(out: Mapping[str, Any]) -> str:
@@ -85,8 +92,9 @@ def table(out: Mapping[str, Any]) -> str:
         lines.append(f"| {rung['concurrency']} | " + " | ".join(f"{rates[name] / base:.2f}" for name in names) + " |")
     lines += [
         "",
-        "| clients | draft | best fixed policy | planned / best (lower 90 %) | planned / off (lower 90 %) |",
-        "|---|---|---|---|---|",
+        "| clients | draft | best fixed policy | planned / best (lower 90 %) | planned / off (lower 90 %) "
+        "| planned nodes and depth |",
+        "|---|---|---|---|---|---|",
     ]
     for rung in out["rungs"]:
         for key, draft in (("planned", "good"), ("planned" + BAD, "bad")):
@@ -96,13 +104,17 @@ def table(out: Mapping[str, Any]) -> str:
                 best = one["over_best"]
                 lines.append(
                     f"| {rung['concurrency']} | {draft} | {one['best']} | {best['mean']:.2f} ({best['low']:.2f}) "
-                    f"| {over_off} |"
+                    f"| {over_off} | {_nodes_and_depth(one['budget'])} |"
                 )
     if out["recovery"] is not None:
         seconds = out["recovery"]["seconds"]
         when = "never within the run" if seconds is None else f"after {seconds:g} s"
         lines += ["", f"After a bad draft turned good again, planned was back at 0.9 of its rate {when}."]
     return "\n".join(lines)
+
+
+def _nodes_and_depth(budget: Mapping[str, float]) -> str:
+    return f"{budget['nodes']:.1f}, {budget['depth']:.1f}" if budget else ""
 
 
 def draw(out: Mapping[str, Any], path: Path) -> None:

@@ -46,9 +46,9 @@ def run(
     config = server_config(
         target, draft, dtype=dtype, threads=threads, speculative=speculative, max_model_len=max(512, longest)
     )
-    with serving(config) as client:
+    with serving(config) as served:
         outputs = {
-            (mode, temperature): _outputs(client, ids, tokens=tokens, temperature=temperature, mode=mode)
+            (mode, temperature): _outputs(served.client, ids, tokens=tokens, temperature=temperature, mode=mode)
             for temperature in temperatures
             for mode in ("off", "auto")
         }

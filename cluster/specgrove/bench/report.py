@@ -12,6 +12,7 @@ from typing import Any
 
 from specgrove import __version__
 from specgrove.bench.measure import ASSISTED, PLAIN, REFERENCE, SPECULATIVE, Run
+from specgrove.bench.plots import axes, save
 from specgrove.errors import ConfigError
 
 
@@ -91,6 +92,24 @@ def _speculation(runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
+def wire(added_rtt_ms: float, runs: Sequence[Run], sent: float) -> dict[str, float]:
+    """What a longer wire costs: rates of specgrove's two ways beside each other, and bytes per committed token.
+
+    sent: bytes between target and draft in these runs, both ways; plain runs send none.
+    """
+    rate = {}
+    for name in (PLAIN, SPECULATIVE):
+        mine = [run for run in runs if run.variant == name]
+        rate[name] = sum(run.count for run in mine) / sum(run.seconds for run in mine)
+    return {
+        "added_rtt_ms": added_rtt_ms,
+        "plain_tokens_per_s": rate[PLAIN],
+        "speculative_tokens_per_s": rate[SPECULATIVE],
+        "speculative_over_plain": rate[SPECULATIVE] / rate[PLAIN],
+        "bytes_per_token": sent / sum(run.count for run in runs if run.variant == SPECULATIVE),
+    }
+
+
 def writable(path: Path) -> None:
     """Refuse a place that cannot be written before hours of measuring, not after. Raises ConfigError."""
     try:
@@ -152,4 +171,40 @@ def speed_table(out: Mapping[str, Any]) -> str:
             f"| {name} | {row['tokens']} | {row['near_ties']} (gap up to {row['epsilon']}) | {row['real_differences']} "
             f"| {row['largest_gap']} |"
         )
+    lines += ["", *_wire_table(out["wire"])]
+    if (limit := out.get("bound")) is not None:
+        needed, read, share = (limit[k] for k in ("weight_bytes_per_token", "read_bytes_per_s", "plain_over_bound"))
+        lines += [
+            "",
+            f"Every plain token reads {needed / 1e6:.0f} MB of weights, and this machine reads {read / 1e9:.1f} GB/s: "
+            f"specgrove plain is at {100 * share:.0f} % of that bound.",
+        ]
     return "\n".join(lines) + "\n"
+
+
+def _wire_table(wires: Sequence[Mapping[str, float]]) -> list[str]:
+    """Added round trips; the last column is held against the first row's ratio to its own plain."""
+    first = wires[0]["speculative_over_plain"]
+    return [
+        "| round trip added | speculative / plain | of the first row's | bytes per committed token |",
+        "|---|---|---|---|",
+        *(
+            f"| {row['added_rtt_ms']:g} ms | {row['speculative_over_plain']:.2f} "
+            f"| {row['speculative_over_plain'] / first:.2f} | {row['bytes_per_token']:.0f} |"
+            for row in wires
+        ),
+    ]
+
+
+def draw(out: Mapping[str, Any], path: Path) -> None:
+    """Bars of every way relative to transformers plain, by kind of prompt. Raises ConfigError without matplotlib."""
+    figure, plot = axes("One user: tokens per second", "", "relative to transformers plain")
+    kinds = list(out["throughput"])
+    ways = list(out["throughput"]["all"]["tokens_per_s"])
+    for column, name in enumerate(ways):
+        heights = [out["throughput"][kind]["relative_to_transformers_plain"][name] for kind in kinds]
+        places = [i + 0.8 * (column + 0.5) / len(ways) - 0.4 for i in range(len(kinds))]
+        plot.bar(places, heights, 0.8 / len(ways), label=name)
+    plot.set_xticks(range(len(kinds)), kinds, rotation=30, ha="right")
+    plot.legend(fontsize=8)
+    save(figure, path)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from specgrove.client import Client
 from specgrove.errors import SpecgroveError, Unavailable
@@ -27,9 +31,29 @@ def free_port() -> int:
         return port
 
 
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A running server: a client of its gRPC door, and where its metrics are."""
+
+    client: Client
+    http: str
+    """host:port of the HTTP door."""
+
+    def metrics(self) -> dict[str, float]:
+        """Every counter and gauge by its name, summed over replicas and labels."""
+        with urllib.request.urlopen(f"http://{self.http}/metrics", timeout=30.0) as answer:
+            text = answer.read().decode()
+        found: dict[str, float] = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                if family.type in ("counter", "gauge") and math.isfinite(sample.value):
+                    found[sample.name] = found.get(sample.name, 0.0) + sample.value
+        return found
+
+
 @contextlib.contextmanager
-def serving(config: Mapping[str, Any], *, start_s: float = 300.0) -> Iterator[Client]:
-    """Serve `config` for the length of the block; yields a client of its gRPC door.
+def serving(config: Mapping[str, Any], *, start_s: float = 300.0) -> Iterator[Served]:
+    """Serve `config` for the length of the block.
 
     The listeners are ours to choose. Raises Unavailable with the end of the server's output when it does not start.
     """
@@ -47,7 +71,7 @@ def serving(config: Mapping[str, Any], *, start_s: float = 300.0) -> Iterator[Cl
         try:
             with Client(f"127.0.0.1:{grpc}", timeout_s=30.0) as client:
                 _wait(client, server, output, limit=time.monotonic() + start_s)
-                yield client
+                yield Served(client, f"127.0.0.1:{http}")
         finally:
             server.send_signal(signal.SIGINT)
             try:

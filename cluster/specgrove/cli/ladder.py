@@ -12,7 +12,7 @@ from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn, TimeR
 from specgrove.bench.ladder import Recovery, Window, climb, policies, recover
 from specgrove.bench.ladder_report import draw, report, table
 from specgrove.bench.report import write
-from specgrove.bench.server import serving
+from specgrove.bench.server import Served, serving
 from specgrove.bench.speed import MODEL, server_config
 from specgrove.cli.console import err, out
 from specgrove.client import ChatMessage
@@ -62,11 +62,11 @@ def climb_and_report(
         "seed": seed,
     }
 
-    async def measured(address: str) -> tuple[list[Window], Recovery | None]:
+    async def measured(served: Served) -> tuple[list[Window], Recovery | None]:
         prompts = [[ChatMessage(m["role"], m["content"]) for m in s.messages] for s in held_out(seed, PROMPTS)]
         compared = policies(bad=bad)
         columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-        async with AsyncClient(address) as client:
+        async with AsyncClient(served.client.address) as client:
             with Progress(*columns, console=err, transient=True) as bars:
                 bar = bars.add_task("", total=len(rungs) * repeats * len(compared))
                 windows = await climb(
@@ -81,6 +81,7 @@ def climb_and_report(
                     tokens=tokens,
                     temperature=temperature,
                     seed=seed,
+                    metrics=served.metrics,
                     tick=lambda name: bars.update(bar, advance=1, description=name),
                 )
             if not recovery_s:
@@ -96,8 +97,8 @@ def climb_and_report(
                     temperature=temperature,
                 )
 
-    with serving(config) as client:
-        windows, recovery = asyncio.run(measured(client.address))
+    with serving(config) as served:
+        windows, recovery = asyncio.run(measured(served))
     found = report(settings, windows, recovery)
     out.print(table(found), markup=False, soft_wrap=True)
     if json_out is not None:

@@ -71,12 +71,16 @@ def speed(
     quantization: Bits = None,
     draft_quantization: DraftBits = None,
     draft_exit: Annotated[int | None, typer.Option(help="Depth at which a sorted draft stops. [default: full]")] = None,
-    added_rtt_ms: Annotated[float, typer.Option(min=0, help="Network round trip to add between draft and target.")] = 0,
+    added_rtt_ms: Annotated[
+        list[float] | None,
+        typer.Option(min=0, help="Round trip to add between draft and target; may be repeated. [default: 0]"),
+    ] = None,
     peer: Annotated[str | None, typer.Option(help="Another server, as http://host:port/v1, measured beside.")] = None,
     assisted_length: Annotated[int, typer.Option(min=1, help="The constant length for transformers' assistant.")] = 5,
     epsilon: Epsilon = None,
     seed: Annotated[int, typer.Option(help="Order of the interleaving and noise.")] = 0,
     json_out: JsonOut = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the ratios here (.svg, .png).")] = None,
 ) -> None:
     """Tokens per second: transformers plain and assisted, specgrove plain and speculative, interleaved."""
     from specgrove.bench import report
@@ -86,10 +90,12 @@ def speed(
     found = measure.run(
         target, draft, prompts=prompts, tokens=tokens, temperature=temperature, repeats=repeats, dtype=dtype,
         threads=threads, speculative=speculative_config(speculative), quantization=quantization,
-        draft_quantization=draft_quantization, draft_exit=draft_exit, added_rtt_ms=added_rtt_ms, peer=peer,
-        assisted_length=assisted_length, epsilon=epsilon, seed=seed, json_out=json_out,
+        draft_quantization=draft_quantization, draft_exit=draft_exit, added_rtts_ms=added_rtt_ms or [0.0],
+        peer=peer, assisted_length=assisted_length, epsilon=epsilon, seed=seed, json_out=json_out,
     )  # fmt: skip
     typer.echo(report.speed_table(found))
+    if plot is not None:
+        report.draw(found, plot)
 
 
 @bench.command()
