@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from specgrove.planning.acceptance import AcceptanceEstimate, Visit
+from specgrove.planning.drafting import Drafting, DraftTimes
 from specgrove.planning.latency import KNOTS, LatencyModel, Work
-from specgrove.planning.planner import PLAIN, PROBE_S, Alike, Asked, Drafting, Planner, Standing
+from specgrove.planning.planner import PLAIN, PROBE_S, Alike, Asked, Planner, Standing
 from specgrove.planning.tree_shape import grown
 
 ALL = Alike("all", 32, 8)
@@ -94,7 +95,7 @@ def run(machine, sessions, truths, seconds, *, fixed=None, seed=0, planner=None)
                     planner.took_round("all", seen)
             if drafting:
                 draft_s = largest.depth * machine.level_s
-                planner.drafted(levels=largest.depth, draft_s=draft_s, waited_s=draft_s + machine.network_s)
+                planner.drafted("d", levels=largest.depth, draft_s=draft_s, waited_s=draft_s + machine.network_s)
                 planner.cycled(work, largest.depth, took)
         rates.append(tokens / (now - start))
         asked_for.append(planner.asked(ALL, "nobody"))
@@ -199,6 +200,22 @@ def test_levels_beyond_what_was_measured_go_on_rising():
 
     assert drafting.level_s(np.array([256.0]))[0] == pytest.approx(0.008)
     assert Drafting({1: 0.001}).level_s(np.array([256.0]))[0] == 0.001
+
+
+def test_drafts_share_the_work_and_the_slowest_is_waited_for():
+    """Two equal ones do half the nodes each; one that leaves no longer counts; each learns of its own trees alone."""
+    passes = {1: 0.001, 64: 0.002, 128: 0.004}
+    times = DraftTimes(Drafting({1: 0.5}))
+    assert times.round_s(np.array([64.0]), 3)[0] == pytest.approx(1.5)
+    times.came("a", passes)
+    assert times.round_s(np.array([128.0, 1.0]), 2) == pytest.approx([0.008, 0.002])
+    times.came("b", passes)
+    assert times.round_s(np.array([128.0, 1.0]), 2) == pytest.approx([0.004, 0.002])
+    for _ in range(200):
+        times.observe("b", 2, 128.0, draft_s=0.012, waited_s=0.013)
+    assert times.round_s(np.array([128.0]), 2)[0] == pytest.approx(0.013, rel=1e-3)
+    times.left("b")
+    assert times.round_s(np.array([128.0]), 2)[0] == pytest.approx(0.008)
 
 
 def test_a_model_that_no_longer_holds_is_brought_up_to_date():

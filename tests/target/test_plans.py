@@ -17,8 +17,9 @@ from specgrove.core.request import Speculation
 from specgrove.core.sampling import SamplingFields
 from specgrove.core.speculate import DraftPlan
 from specgrove.errors import RequestError
+from specgrove.planning.drafting import Drafting
 from specgrove.planning.latency import KNOTS, LatencyModel, Work
-from specgrove.planning.planner import PLAIN, Alike, Asked, Drafting, Planner
+from specgrove.planning.planner import PLAIN, Alike, Asked, Planner
 
 CEILING = DraftPlan(branching=(4,) * 6, max_nodes=24)
 PROMPTS = ["The cat", "Numbers: 1 2 3", "zzz", "a b a b a b", "Once upon a time there was", "x = (1 + 2) *"]
@@ -173,6 +174,26 @@ async def test_an_ended_text_refuses_nothing(models):
     hits, trials = (sum(np.array(counts[name])[:, 0] for counts in known.values()) for name in ("hits", "trials"))
     assert trials.sum() > 20
     assert hits.tolist() == trials.tolist()
+
+
+async def test_every_draft_has_its_own_estimate(models, tmp_path):
+    """What a bad one brings says nothing about a good one beside it, and each is counted under its own weights."""
+    bad = write_pair(tmp_path, likeness=0.0, seed=3)[1]
+    pair = Pair(models[0], plan=CEILING, planner=of_kind(Restless))
+    pair.join(models[1], "good")
+    pair.join(bad, "bad")
+    digests = {name: replica.engine.card.weights_digest[:8] for name, (replica, _) in pair.drafts.items()}
+    await asyncio.gather(*(ask(pair.target, text=prompt, max_tokens=150, ignore_eos=True) for prompt in PROMPTS))
+    await pair.settle()
+    known = await pair.target.share([])
+    pair.stop()
+
+    shares = {}
+    for name, digest in digests.items():
+        counts = [kinds for kind, kinds in known.items() if kind.startswith(digest)]
+        hits, trials = (sum(np.array(one[part]).sum() for one in counts) for part in ("hits", "trials"))
+        shares[name] = hits / trials
+    assert shares["good"] > 2 * shares["bad"]
 
 
 async def test_profiles_of_another_form_are_left_out(models):

@@ -30,7 +30,7 @@ log = logging.getLogger("specgrove.target")
 FIRST_LEVEL = 0.3
 """A level of drafting, before a draft has told, in steps of the target over one token."""
 SHARE_S = 10.0
-PROFILE_FORM = 1
+PROFILE_FORM = 2
 """Part of the key of what replicas share; another number for another form."""
 PROFILE_AGE_S = 600.0
 """Age from which what another replica knew of its drafts is not taken over: they may have changed."""
@@ -120,7 +120,8 @@ class TargetServer:
         if asked is None or asked.kind != "planned":
             return None
         from specgrove.actors.profiling import latency_model
-        from specgrove.planning.planner import Drafting, Planner
+        from specgrove.planning.drafting import Drafting
+        from specgrove.planning.planner import Planner
 
         model = await latency_model(self._registry, engine, threads=self._pool.cpu_threads, compiled=self._pool.compile)
         guess = Drafting({1: FIRST_LEVEL * model.at_knots[0]})

@@ -15,6 +15,7 @@ import numpy as np
 
 from specgrove.planning.acceptance import AcceptanceEstimate, Visit
 from specgrove.planning.budget import Budget, Floats, Gains, Group, Ints, RoundTime, best_budget, expected
+from specgrove.planning.drafting import Drafting, DraftTimes
 from specgrove.planning.latency import LatencyModel, Residual, Work
 
 REPLAN_S = 0.1
@@ -39,8 +40,6 @@ STALL = 2.0
 """How many times as long a decoding step may take for the sake of prompts."""
 PROMPT_TOKENS = 16
 """Prompt tokens that every step may compute."""
-SMOOTHING = 0.1
-"""Weight of the newest observation of draft and network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,34 +70,6 @@ class Standing:
 
 
 @dataclass(slots=True)
-class Drafting:
-    """What drafting takes: a pass for each level of the trees, over the new nodes of all of them."""
-
-    pass_s: Mapping[int, float]
-    """Seconds of a pass by new tokens, as measured by the draft; one entry is a guess for all of them."""
-    factor: float = 1.0
-    """Seen over predicted, lately."""
-    network_s: float = 0.0
-    """Of a round, lately."""
-
-    def level_s(self, tokens: Floats) -> Floats:
-        """Seconds of one level with so many new tokens."""
-        known = sorted(self.pass_s)
-        times = [self.pass_s[n] for n in known]
-        beyond = np.zeros_like(tokens)
-        if len(known) > 1:  # the last slope goes on
-            slope = max(0.0, times[-1] - times[-2]) / (known[-1] - known[-2])
-            beyond = np.maximum(tokens - known[-1], 0) * slope
-        return self.factor * (np.interp(tokens, known, times) + beyond)
-
-    def observe(self, levels: int, tokens: float, draft_s: float, waited_s: float) -> None:
-        """A tree came. tokens: of one level, all trees of the batch together."""
-        predicted = levels * float(self.level_s(np.array([tokens]))[0]) / self.factor
-        self.factor += SMOOTHING * (min(10.0, draft_s / predicted) - self.factor)
-        self.network_s += SMOOTHING * (max(0.0, waited_s - draft_s) - self.network_s)
-
-
-@dataclass(slots=True)
 class _Probe:
     """Of one kind of sessions: when it began, the session that drafts, and the rounds that it still may."""
 
@@ -116,6 +87,7 @@ class Planner:
     most_nodes: int
     most_depth: int
     drafting: Drafting
+    """A draft that has not told how long its passes take."""
     step: Residual = field(default_factory=Residual)
     """Steps against the latency model."""
     round: Residual = field(default_factory=Residual)
@@ -134,6 +106,10 @@ class Planner:
     _planned_for: int = 0
     _switching_since: float | None = None
     _probes: dict[str, _Probe] = field(default_factory=dict)
+    _drafts: DraftTimes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._drafts = DraftTimes(self.drafting)
 
     # -- what happened ------------------------------------------------------------------------------------------------
 
@@ -152,14 +128,17 @@ class Planner:
         if (probe := self._probes.get(kind)) is not None:
             probe.rounds -= 1
 
-    def drafted(self, *, levels: int, draft_s: float, waited_s: float) -> None:
+    def drafted(self, draft: str, *, levels: int, draft_s: float, waited_s: float) -> None:
         """A tree came: `draft_s` of so many forward passes, one a level, `waited_s` since it was asked for."""
-        self.drafting.observe(levels, max(1.0, self._nodes / levels), draft_s, waited_s)
+        self._drafts.observe(draft, levels, self._nodes / levels, draft_s=draft_s, waited_s=waited_s)
 
-    def draft_came(self, pass_s: Mapping[int, float]) -> None:
-        """A draft connected, with what its passes take."""
-        if pass_s:
-            self.drafting.pass_s, self.drafting.factor = pass_s, 1.0
+    def draft_came(self, draft: str, pass_s: Mapping[int, float]) -> None:
+        """A draft connected, with what its passes take if it knows."""
+        self._drafts.came(draft, pass_s)
+
+    def draft_left(self, draft: str) -> None:
+        """It serves no session any more."""
+        self._drafts.left(draft)
 
     def cycled(self, work: Work, depth: int, seconds: float) -> None:
         """From one commit of a session with trees to the next; `work` is the step that verified its tree."""
@@ -343,5 +322,4 @@ class _RoundCosts:
         step = planner.step.factor * planner.latency.curve(self.sessions + nodes, self.sessions, self.context)
         if depth == 0:
             return step
-        levels = depth * planner.drafting.level_s(nodes / depth)
-        return planner.round.factor * (step + levels + planner.drafting.network_s)
+        return planner.round.factor * (step + planner._drafts.round_s(nodes / depth, depth))

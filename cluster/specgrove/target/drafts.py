@@ -92,7 +92,7 @@ class Drafts:
         self._count()
 
     def _count(self) -> None:
-        self.plans.drafts = len(self.links)
+        self.plans.drafts = tuple(link.card for link in self.links)
         self.plans.apart = bool(self._node) and all(link.card.node != self._node for link in self.links)
 
     def remove(self, link: Link) -> list[Session]:

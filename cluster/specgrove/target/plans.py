@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from specgrove.core.cards import ReplicaCard
 from specgrove.core.protocols import TargetObserver
 from specgrove.core.speculate import DraftPlan, DraftTree
 from specgrove.planning.acceptance import Visit, visits
@@ -51,7 +52,7 @@ class Plans:
         self._guess_tokens = guess_tokens
         self._ahead = ahead
         self.chances = Chances()
-        self.drafts = 0
+        self.drafts: tuple[ReplicaCard, ...] = ()
         """Drafts that are connected."""
         self.apart = False
         """None of them shares its cores with the target."""
@@ -110,8 +111,9 @@ class Plans:
 
     def arrived(self, session: Session, message: DraftTree, waited_s: float) -> None:
         """A tree came."""
-        if self.planner is not None and message.levels:
-            self.planner.drafted(levels=message.levels, draft_s=message.draft_s, waited_s=waited_s)
+        if self.planner is not None and message.levels and session.link is not None:
+            draft = session.link.card.replica
+            self.planner.drafted(draft, levels=message.levels, draft_s=message.draft_s, waited_s=waited_s)
 
     def guess(self, session: Session) -> None:
         """Let the session guess by itself, as many tokens as pay."""
@@ -163,9 +165,14 @@ class Plans:
         return self._luck if session.luck is None else session.luck
 
     def _kind(self, session: Session) -> str:
-        """The workload class: sampled or not, and how lucky its drafts are."""
+        """Whose estimate is the session's: its draft's weights and exit, sampled or not, and how lucky it is.
+
+        A session without a draft would be given the first, as far as anybody knows.
+        """
+        cards = (session.link.card,) if session.link is not None else self.drafts
+        draft = f"{cards[0].model.weights_digest[:8]}/{cards[0].model.layers}" if cards else "none"
         level = sum(self._of(session) >= bound for bound in LUCK_BOUNDS)
-        return f"{'sampled' if session.job.params.temperature > 0 else 'greedy'} {level}"
+        return f"{draft} {'sampled' if session.job.params.temperature > 0 else 'greedy'} {level}"
 
     def _alike(self, session: Session) -> Alike:
         ceiling = session.ceiling

@@ -295,9 +295,11 @@ class TargetReplica:
     def _joined(self, link: Link) -> None:
         self._drafts.add(link)
         if self.options.planner is not None:
-            self.options.planner.draft_came(link.card.pass_s)
+            self.options.planner.draft_came(link.card.replica, link.card.pass_s)
 
     def _lost(self, link: Link) -> None:
+        if self.options.planner is not None:
+            self.options.planner.draft_left(link.card.replica)
         for session in self._drafts.remove(link):
             if session.finished is None and session.job.prefilled:
                 self._drafts.open(session, wants_tree=True, now=time.perf_counter())
