@@ -255,5 +255,6 @@ def test_not_on_an_older_cpu(monkeypatch):
 
 def test_the_source_is_part_of_the_package():
     """Beside the module that compiles it, with the same panel."""
-    source = Path(linear_kernel.__file__).with_name("linear.c").read_text()
-    assert f"#define PANEL {linear_kernel.PANEL} " in source
+    sources = [Path(linear_kernel.__file__).with_name(f"linear{end}") for end in (".h", ".c", "4.c")]
+    assert f"#define PANEL {linear_kernel.PANEL} " in sources[0].read_text()
+    assert all('#include "linear.h"' in source.read_text() for source in sources[1:])

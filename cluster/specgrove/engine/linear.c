@@ -5,19 +5,13 @@
  * float32) and multiplied into float32 sums; the end scales and rounds once, to nearest even.
  *
  * Order of a sum: of each 16 numbers from the left, lane l adds two, number 2l and then 2l + 1 (bfloat16) or number l and
- * then l + 8 (integers); the 8 lanes are added at the end in a fixed order. It depends neither on the number of rows nor on that of threads nor on the tile
- * which computes a row, so a row has the same bits in any company.
- *
- * Threads come from the OpenMP runtime that torch has loaded, by its entry point, so that a process has one pool of
- * them. Therefore this file is compiled without OpenMP.
+ * then l + 8 (integers); the 8 lanes are added at the end in a fixed order. It depends neither on the number of rows nor
+ * on that of threads nor on the tile which computes a row, so a row has the same bits in any company.
  */
-#include <immintrin.h>
-#include <stdint.h>
-#include <string.h>
+#include "linear.h"
 
 #define COLS 24    /* rows of W in a chunk; a multiple of the width of every tile */
 #define DEPTH 1024 /* numbers along `in` in a block: the x and W of a tile fit a first-level cache */
-#define PANEL 32   /* most rows of x that share one reading of a block */
 #define STEP 16    /* weights in a vector */
 
 #ifdef INT8
@@ -37,15 +31,6 @@ typedef struct {
     long rows, in, out, depth;
     long taken; /* chunks that threads have taken so far */
 } Job;
-
-extern void GOMP_parallel(void (*work)(void *), void *job, unsigned threads, unsigned flags);
-
-static float widen(uint16_t number) {
-    uint32_t bits = (uint32_t)number << 16;
-    float wide;
-    memcpy(&wide, &bits, 4);
-    return wide;
-}
 
 /* Where number k of 16 stands in a packed row: the order in which `first_half` and `second_half` give weights. */
 static inline long place(long k) {
@@ -258,9 +243,6 @@ void specgrove_linear(const uint16_t *x, const number *weight, const float *scal
         long count = rows - start < PANEL ? rows - start : PANEL;
         Job job = {weight, scale, bias, scratch, y + start * out, count, in, out, depth, 0};
         pack(x + start * in, scratch, count, in, depth);
-        if (threads > 1)
-            GOMP_parallel(work, &job, (unsigned)threads, 0);
-        else
-            work(&job);
+        run(work, &job, threads);
     }
 }

@@ -7,16 +7,11 @@
  *
  * Order of a sum: lane l adds, group by group, weight l and then weight 16 + l; the lanes are added at the end in a fixed
  * order. It depends neither on the number of rows nor on that of threads, so a row has the same bits in any company.
- *
- * Threads come from the OpenMP runtime that torch has loaded, as in linear.c.
  */
-#include <immintrin.h>
-#include <stdint.h>
-#include <string.h>
+#include "linear.h"
 
 #define COLS 16  /* rows of W in a chunk; a multiple of WIDTH */
 #define WIDTH 4  /* rows of W in a tile */
-#define PANEL 32 /* most rows of x that share one reading of the weights */
 #define GROUP 32
 
 typedef struct {
@@ -28,15 +23,6 @@ typedef struct {
     long rows, in, out;
     long taken; /* chunks that threads have taken so far */
 } Job;
-
-extern void GOMP_parallel(void (*work)(void *), void *job, unsigned threads, unsigned flags);
-
-static float widen(uint16_t number) {
-    uint32_t bits = (uint32_t)number << 16;
-    float wide;
-    memcpy(&wide, &bits, 4);
-    return wide;
-}
 
 static uint16_t narrow(float number) {
     uint32_t bits;
@@ -115,9 +101,6 @@ void specgrove_linear(const uint16_t *x, const uint8_t *weight, const uint16_t *
         long count = rows - start < PANEL ? rows - start : PANEL;
         for (long i = 0; i < count * in; i++) scratch[i] = widen(x[start * in + i]);
         Job job = {weight, scale, bias, scratch, y + start * out, count, in, out, 0};
-        if (threads > 1)
-            GOMP_parallel(work, &job, (unsigned)threads, 0);
-        else
-            work(&job);
+        run(work, &job, threads);
     }
 }

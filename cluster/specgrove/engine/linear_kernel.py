@@ -33,7 +33,7 @@ Numbers = Literal["bfloat16", "int8", "int4"]
 """What weights are stored as."""
 
 PANEL = 32
-"""Rows that share one reading of the weights; as in linear.c, and what the scratch must hold."""
+"""Rows that share one reading of the weights; as in linear.h, and what the scratch must hold."""
 X86 = frozenset({"x86_64", "AMD64"})
 """What platforms call 64-bit x86."""
 _FLAGS = ("-O3", "-mfma", "-std=gnu11", "-fPIC", "-shared")
@@ -81,7 +81,8 @@ def _load(numbers: Numbers) -> Product:
     """Raises ConfigError, OSError (cannot be built here, or lacks torch's OpenMP) and SubprocessError."""
     build = _BUILDS[numbers]
     flags = (*_FLAGS, *build.flags)
-    key = hashlib.sha256(build.source.read_bytes() + " ".join(flags).encode()).hexdigest()
+    text = build.source.read_bytes() + build.source.with_name("linear.h").read_bytes()
+    key = hashlib.sha256(text + " ".join(flags).encode()).hexdigest()
     kept = Path.home() / ".cache" / "specgrove" / "kernels" / f"linear-{numbers}-{key[:32]}.so"
     if kept.is_file():
         return _open(kept)
