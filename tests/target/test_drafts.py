@@ -89,7 +89,7 @@ class Bench:
     def commit(self, *tokens: int, now: float = 0.0) -> None:
         """Commit tokens by a plain step."""
         self.session.extend(tokens)
-        self.drafts.committed(self.session, tokens, now)
+        self.drafts.committed(self.session, now)
 
     def flushed(self) -> list[Update]:
         """What was sent since the last call."""
@@ -124,6 +124,29 @@ def test_a_tree_in_time_is_used():
     assert bench.session.tree == FORK
     assert bench.session.wait_until == 0
     assert bench.counts.refused == []
+
+
+def test_a_draft_that_is_not_needed_for_a_while_hears_of_it_later():
+    """While good guesses make trees superfluous nothing is sent and nobody waits; then all rounds come as one."""
+    bench, alone = Bench(), False
+    bench.drafts.plans.pays_alone = lambda _: alone  # type: ignore[method-assign]  # as if guesses were that good
+    bench.open()
+    bench.tree(FORK)
+    alone = True
+    bench.commit(1, 3)
+    bench.commit(4)
+
+    assert bench.flushed() == []
+    assert bench.session.wait_until == 0
+    assert bench.session.link is bench.link
+
+    alone = False
+    bench.commit(5)
+    [told] = bench.flushed()
+    assert isinstance(told, Committed)
+    assert (told.tokens, told.length, told.seq) == ((1, 3, 4, 5), len(PROMPT) + 4, 1)
+    assert told.prefix_hash == PrefixHash([*PROMPT, 1, 3, 4, 5]).value
+    assert bench.session.wait_until > 0
 
 
 def test_a_late_tree_is_rerooted():

@@ -110,7 +110,7 @@ class Drafts:
 
     def open(self, session: Session, *, wants_tree: bool, now: float) -> None:
         """Give the session to the least loaded draft that can follow it; without one it decodes plainly."""
-        session.plan = self.plans.next(session)
+        session.plan = None if self.plans.pays_alone(session) else self.plans.next(session)
         if session.plan is None:
             return
         fitting = [link for link in self.links if self._fits(link, session)]
@@ -128,6 +128,7 @@ class Drafts:
         session.seq = 0
         session.known.clear()
         session.known.append((len(session.tokens), session.prefix.value, now))
+        session.told = len(session.tokens)
         link.updates.append(
             Opened(
                 session=session.id,
@@ -145,14 +146,21 @@ class Drafts:
         assert session.plan is not None
         return len(session.tokens) + session.plan.max_depth + 1 <= link.card.model.max_model_len
 
-    def committed(self, session: Session, tokens: Sequence[int], now: float) -> None:
-        """Tell the session's draft what a round added, and expect the next tree."""
+    def committed(self, session: Session, now: float) -> None:
+        """Tell the session's draft what was added, and expect the next tree.
+
+        While the session's own guesses are better than a tree its draft is not told anything; it stays open, and hears
+        of all the rounds at once when it is asked again.
+        """
         link = session.link
         if link is None:
             return
         if not self._fits(link, session):
             self.close(session)
             session.ceiling = session.plan = None
+            return
+        if self.plans.pays_alone(session):
+            session.wait_until = 0.0
             return
         if not self._planned(link, session):
             return
@@ -163,11 +171,12 @@ class Drafts:
                 session=session.id,
                 epoch=session.epoch,
                 seq=session.seq,
-                tokens=tuple(tokens),
+                tokens=tuple(session.tokens[session.told :]),
                 length=len(session.tokens),
                 prefix_hash=session.prefix.value,
             )
         )
+        session.told = len(session.tokens)
         self._expect(link, session, now)
 
     def _planned(self, link: Link, session: Session) -> bool:

@@ -87,7 +87,7 @@ class Plans:
         if self.planner is None or session.job.request.speculation.branching:
             return session.plan or replace(ceiling, ahead=self._levels_ahead(ceiling.max_depth))
         asked = self.planner.asked(self._alike(session), session.id)
-        if not asked.nodes or self._pays_alone(session):
+        if not asked.nodes:
             return None
         nodes, depth = min(asked.nodes, ceiling.max_nodes), min(asked.depth, ceiling.max_depth)
         if session.asked != Asked(depth, nodes) or session.plan is None:
@@ -123,10 +123,10 @@ class Plans:
         worth = self._worth(self.chances.of(kind)) if tokens else 0
         session.coming = (tokens[:worth], kind) if worth else ((), "")
 
-    def _pays_alone(self, session: Session) -> bool:
+    def pays_alone(self, session: Session) -> bool:
         """A guess so good that waiting for a draft's tree would not pay."""
         tokens, kind = session.coming
-        if self.planner is None or not tokens:
+        if self.planner is None or not tokens or session.job.request.speculation.branching:
             return False
         expected = chain_tokens(self.chances.of(kind), len(tokens))
         return self.planner.beats(expected, len(tokens), self._alike(session))

@@ -64,6 +64,8 @@ class Session:
     """(length, hash, time) of the last commits that a draft was told of: what a tree may extend."""
     stats: SpeculationStats = field(default_factory=SpeculationStats)
     link: Link | None = None
+    told: int = 0
+    """Committed tokens that its draft has been told of."""
     guesses: Guesses | None = None
     """What this replica guesses by itself; None: nothing."""
     guess: tuple[int, ...] = ()

@@ -140,7 +140,7 @@ class StepLoop:
         for (session, _), (kept, _) in zip(decodes, taken, strict=True):
             self.drafts.plans.took(session, kept, load, now)
             self.drafts.plans.guess(session)
-            self._tell_draft(session, kept)
+            self._tell_draft(session)
         self.drafts.flush()
         for (session, logits), verdict, (kept, text) in zip(decodes, verdicts, taken, strict=True):
             self._out.round(session, verdict, kept, text, logits, forward_s=self._forward_s)
@@ -148,12 +148,12 @@ class StepLoop:
             if session.finished is not None:
                 self._finish(session)
 
-    def _tell_draft(self, session: Session, tokens: Sequence[int]) -> None:
+    def _tell_draft(self, session: Session) -> None:
         now = time.perf_counter()
         if session.finished is not None:
             self.drafts.close(session)
         elif session.link is not None:
-            self.drafts.committed(session, tokens, now)
+            self.drafts.committed(session, now)
         else:
             self.drafts.open(session, wants_tree=True, now=now)
 
@@ -194,7 +194,7 @@ class StepLoop:
             verdict = Verdict((), (session.sampler.draw(logits, len(session.tokens)),))
             kept, text = session.take(verdict)
             self.drafts.plans.guess(session)
-            self._tell_draft(session, kept)
+            self._tell_draft(session)
             session.begin_round()
             self._out.round(session, verdict, kept, text, logits[None], forward_s=self._forward_s)
             if session.finished is not None:
